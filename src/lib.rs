@@ -1,0 +1,18 @@
+//! streamkeep keeps LLM answers unbroken.
+//!
+//! Every token of a model's answer reaches its reader once, in order, or the
+//! reader is told the truth about what is missing and what can be done about it.
+//!
+//! The crate is built in floors; imports go down only. [`proto`] is the sans-IO
+//! core: it compiles alone with no features and knows no clock, no socket, no
+//! randomness and no runtime. Above it stand the stores, the transports and the
+//! client that drives one operation machine per request.
+
+pub mod error;
+pub mod proto;
+#[cfg(feature = "client")]
+pub mod store;
+#[cfg(feature = "client")]
+pub mod transport;
+
+pub use error::{Error, ErrorClass, ErrorKind, Result};

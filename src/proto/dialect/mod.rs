@@ -1,0 +1,79 @@
+//! Dialects: what a provider's events mean. Floor 1.
+//!
+//! An [`Interpreter`] reads one attempt's events in order and says, for each,
+//! what kind it is and which [`Delta`]s it carries. It never drops an event:
+//! what it does not know passes through as [`EventKind::Unknown`] and is counted
+//! by the operation.
+
+use super::model::{Completion, Delta, Dialect, ProviderError};
+use super::sse::Event;
+use std::fmt;
+
+/// What one event is to the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// It carries model output.
+    Output,
+    /// It carries state but no output: start, created, role, usage, stop reason,
+    /// block borders.
+    Lifecycle,
+    /// It only says that the peer is alive: ping, keepalive, an empty data field.
+    KeepAlive,
+    /// The dialect's end marker: nothing of the answer follows (`[DONE]`,
+    /// `message_stop`, `response.completed`).
+    End,
+    /// An error in band; [`Reading::error`] has it.
+    Error,
+    /// A payload that is not JSON at all where JSON is expected. Skipped,
+    /// counted, never delivered.
+    Noise,
+    /// An event type this crate does not know. Delivered and counted.
+    Unknown,
+}
+
+/// What an interpreter says about one event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// What the event is.
+    pub kind: EventKind,
+    /// The provider's own sequence number, if the event had one.
+    pub sequence: Option<u64>,
+    /// The provider's error, when `kind` is [`EventKind::Error`].
+    pub error: Option<ProviderError>,
+}
+
+impl Reading {
+    /// A reading of this kind and nothing more.
+    pub fn of(kind: EventKind) -> Self {
+        Self {
+            kind,
+            sequence: None,
+            error: None,
+        }
+    }
+}
+
+/// A payload that should be JSON of the dialect and is not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a JSON payload of {dialect}, but {found}")]
+pub struct Malformed {
+    /// The dialect that was expected.
+    pub dialect: Dialect,
+    /// What was found, without any of the payload's text.
+    pub found: String,
+}
+
+/// Reads the events of one upstream attempt.
+pub trait Interpreter: fmt::Debug + Send {
+    /// Reads the next event; appends its deltas to `deltas`.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] when the payload begins like JSON but is not, or has an
+    /// impossible shape. The caller treats the attempt as broken there.
+    fn read(&mut self, event: &Event, deltas: &mut Vec<Delta>) -> Result<Reading, Malformed>;
+
+    /// How sure it is, after the events read so far, that the answer is whole.
+    fn completion(&self) -> Completion;
+}

@@ -1,0 +1,11 @@
+//! The sans-IO core.
+//!
+//! Plain values in, plain values out; `now` is an argument and jitter is seeded.
+//! What must not appear below this line: `async`, a clock, a random number
+//! generator's seed, a file, a socket, the environment. `tests/layering.rs`
+//! keeps that true, and the crate compiles with no features as a second proof.
+
+pub mod dialect;
+pub mod journal;
+pub mod model;
+pub mod sse;
