@@ -5,7 +5,10 @@
 //! generator's seed, a file, a socket, the environment. `tests/layering.rs`
 //! keeps that true, and the crate compiles with no features as a second proof.
 
+pub mod classify;
 pub mod dialect;
 pub mod journal;
 pub mod model;
+pub mod retry;
 pub mod sse;
+pub mod timeouts;
