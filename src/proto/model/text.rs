@@ -18,13 +18,17 @@ impl Text {
         Self(ByteString::from_static(text))
     }
 
+    /// The bytes as text, or `None` if they are not UTF-8. Copies nothing.
+    #[inline]
+    pub fn from_utf8(bytes: Bytes) -> Option<Self> {
+        ByteString::try_from(bytes).ok().map(Self)
+    }
+
     /// The bytes as text, with every invalid sequence replaced by U+FFFD
     /// (WHATWG "UTF-8 decode"). Copies only if something had to be replaced.
     pub fn from_utf8_lossy(bytes: &Bytes) -> Self {
-        ByteString::try_from(bytes.clone()).map_or_else(
-            |_| Self(String::from_utf8_lossy(bytes).into_owned().into()),
-            Self,
-        )
+        Self::from_utf8(bytes.clone())
+            .unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned().into())
     }
 
     /// The text.
@@ -39,7 +43,7 @@ impl Text {
 
     /// A copy in a buffer of its own, so that the shared one can be freed.
     pub fn detached(&self) -> Self {
-        Self(ByteString::from(self.as_str().to_owned()))
+        Self(ByteString::from(self.as_str()))
     }
 }
 

@@ -1,0 +1,225 @@
+//! How fast event streams are decoded, beside a plain line scan and beside two
+//! other decoders. Run it with `cargo bench --no-default-features --bench decode`;
+//! it takes less than a minute.
+//!
+//! Absolute figures belong to the machine. What holds is the ratio within one
+//! run: the contenders take turns, and each figure is the median of its turns.
+
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a bench prints figures, and stops at anything unexpected"
+)]
+
+use std::alloc::System;
+use std::hint::black_box;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use eventsource_stream::EventStream;
+use futures_core::Stream;
+use memchr::memchr2;
+use sse_core::{SseDecoder, SseEvent};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use streamkeep::proto::sse::{Decoder, DecoderConfig, EndOfInput, Item};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Decodes all chunks and returns the number of events and of data bytes.
+type Contender = fn(&[Bytes]) -> (usize, usize);
+
+const SCAN: (&str, Contender) = ("memchr2 line scan", scan);
+const OURS: (&str, Contender) = ("streamkeep", ours);
+const SSE_CORE: (&str, Contender) = ("sse-core", sse_core);
+const EVENTSOURCE: (&str, Contender) = ("eventsource-stream", eventsource_stream);
+
+fn main() {
+    let deltas = deltas(8_000);
+    for size in [1_400, 16_384] {
+        table(
+            &format!("chat deltas, 272 B per event, {size} B chunks"),
+            &chunks(&deltas, size),
+            &[SCAN, OURS, SSE_CORE, EVENTSOURCE],
+            31,
+        );
+    }
+    let typed = typed_deltas(8_000);
+    table(
+        "deltas with a type and an id, 1400 B chunks",
+        &chunks(&typed, 1_400),
+        &[SCAN, OURS, SSE_CORE, EVENTSOURCE],
+        15,
+    );
+    table(
+        "deltas of Chinese text, 1400 B chunks",
+        &chunks(&chinese_deltas(8_000), 1_400),
+        &[SCAN, OURS, SSE_CORE, EVENTSOURCE],
+        15,
+    );
+    table(
+        "one event of 8 MiB, 16 KiB chunks",
+        &chunks(&one_event(8 * 1024 * 1024), 16_384),
+        &[SCAN, OURS, SSE_CORE, EVENTSOURCE],
+        5,
+    );
+    let bytewise = chunks(&one_event(100_000), 1);
+    table(
+        "one event of 100 KB, 1 B chunks",
+        &bytewise,
+        &[SCAN, OURS, SSE_CORE],
+        15,
+    );
+    table(
+        "the same, quadratic contenders once",
+        &bytewise,
+        &[SCAN, EVENTSOURCE],
+        1,
+    );
+}
+
+fn table(title: &str, chunks: &[Bytes], contenders: &[(&str, Contender)], turns: usize) {
+    let bytes: usize = chunks.iter().map(Bytes::len).sum();
+    let mut times = vec![Vec::with_capacity(turns); contenders.len()];
+    for _ in 0..turns {
+        for ((_, run), times) in contenders.iter().zip(&mut times) {
+            let start = Instant::now();
+            black_box(run(black_box(chunks)));
+            times.push(start.elapsed());
+        }
+    }
+    println!("\n{title}");
+    println!("  decoder                 median      MB/s   x scan   allocations/event");
+    let medians: Vec<_> = times.into_iter().map(median).collect();
+    for ((name, run), time) in contenders.iter().zip(&medians) {
+        let region = Region::new(ALLOCATOR);
+        let (events, _) = run(chunks);
+        let change = region.change();
+        let allocations = change.allocations + change.reallocations;
+        println!(
+            "  {name:<20} {:>7.3} ms  {:>8.0}  {:>7.2}  {:>9.3}",
+            time.as_secs_f64() * 1e3,
+            bytes as f64 / time.as_secs_f64() / 1e6,
+            time.as_secs_f64() / medians[0].as_secs_f64(),
+            allocations as f64 / events.max(1) as f64,
+        );
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// The bound: finds every line end, and does nothing else.
+fn scan(chunks: &[Bytes]) -> (usize, usize) {
+    let (mut lines, mut bytes) = (0, 0);
+    for chunk in chunks {
+        let chunk = chunk.clone();
+        let mut rest = &chunk[..];
+        while let Some(end) = memchr2(b'\n', b'\r', rest) {
+            lines += 1;
+            bytes += end;
+            rest = &rest[end + 1..];
+        }
+    }
+    (lines, bytes)
+}
+
+fn ours(chunks: &[Bytes]) -> (usize, usize) {
+    let mut decoder = Decoder::new(DecoderConfig::new());
+    let (mut events, mut bytes) = (0, 0);
+    for chunk in chunks {
+        decoder.push(chunk.clone());
+        while let Some(item) = decoder.next().unwrap() {
+            if let Item::Event(event) = item {
+                events += 1;
+                bytes += event.data.len();
+                black_box(event);
+            }
+        }
+    }
+    assert_eq!(decoder.finish(EndOfInput::Discard), Ok(None));
+    (events, bytes)
+}
+
+fn sse_core(chunks: &[Bytes]) -> (usize, usize) {
+    let mut decoder = SseDecoder::with_limit((16 << 20).try_into().unwrap());
+    let (mut events, mut bytes) = (0, 0);
+    for chunk in chunks {
+        let mut chunk = chunk.clone();
+        while let Some(event) = decoder.next(&mut chunk) {
+            if let SseEvent::Message(event) = event.unwrap() {
+                events += 1;
+                bytes += event.data.len();
+                black_box(event);
+            }
+        }
+    }
+    (events, bytes)
+}
+
+struct Chunks<'a>(std::slice::Iter<'a, Bytes>);
+
+impl Stream for Chunks<'_> {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.next().cloned().map(Ok))
+    }
+}
+
+fn eventsource_stream(chunks: &[Bytes]) -> (usize, usize) {
+    let mut stream = std::pin::pin!(EventStream::new(Chunks(chunks.iter())));
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut events, mut bytes) = (0, 0);
+    while let Poll::Ready(Some(event)) = stream.as_mut().poll_next(&mut context) {
+        let event = event.unwrap();
+        events += 1;
+        bytes += event.data.len();
+        black_box(event);
+    }
+    (events, bytes)
+}
+
+/// One shared buffer, cut as a HTTP client's read buffer is.
+fn chunks(bytes: &Bytes, size: usize) -> Vec<Bytes> {
+    (0..bytes.len())
+        .step_by(size)
+        .map(|at| bytes.slice(at..bytes.len().min(at + size)))
+        .collect()
+}
+
+fn delta(content: &str, length: usize) -> String {
+    let head = format!(
+        r#"{{"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","created":1760000000,"model":"model-x","system_fingerprint":"fp_0","choices":[{{"index":0,"delta":{{"content":"{content}"}},"logprobs":null,"finish_reason":null}}],"obfuscation":""#
+    );
+    let padding = length.saturating_sub(head.len() + 2);
+    format!("{head}{}\"}}", "x".repeat(padding))
+}
+
+fn deltas(count: usize) -> Bytes {
+    let event = format!("data: {}\n\n", delta(" token", 264));
+    assert_eq!(event.len(), 272);
+    event.repeat(count).into()
+}
+
+fn typed_deltas(count: usize) -> Bytes {
+    let data = delta(" token", 264);
+    let event = |n| format!("event: content_block_delta\nid: 1-{n}\ndata: {data}\n\n");
+    (0..count).map(event).collect::<Vec<_>>().concat().into()
+}
+
+fn chinese_deltas(count: usize) -> Bytes {
+    format!("data: {}\n\n", delta("你好，世界", 264))
+        .repeat(count)
+        .into()
+}
+
+fn one_event(length: usize) -> Bytes {
+    format!("data: {}\n\n", "x".repeat(length)).into()
+}

@@ -1,0 +1,57 @@
+//! What a decoder starts with.
+
+use crate::proto::model::Text;
+
+/// What a [`Decoder`](super::Decoder) starts with.
+///
+/// | setting | default |
+/// |---|---|
+/// | [`max_event_bytes`](Self::max_event_bytes) | 16 MiB |
+/// | [`last_event_id`](Self::last_event_id) | empty |
+#[derive(Clone, Debug)]
+pub struct DecoderConfig {
+    pub(super) max_event_bytes: usize,
+    pub(super) last_event_id: Text,
+}
+
+impl DecoderConfig {
+    /// The largest events known to be legitimate carry an image as base64 or
+    /// repeat a whole answer, and stay under 8 MiB; twice that leaves room, and
+    /// a hostile stream still costs no more than a phone photograph or two.
+    const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
+    /// The defaults.
+    pub const fn new() -> Self {
+        Self {
+            max_event_bytes: Self::MAX_EVENT_BYTES,
+            last_event_id: Text::from_static(""),
+        }
+    }
+
+    /// The largest event, in bytes as received: from the first byte after the
+    /// event before it to the end of its blank line, all lines, names and line
+    /// ends counted, and each replacement of invalid UTF-8 counted with the
+    /// three bytes of U+FFFD. A comment counts alike, but comments in front of
+    /// an event's first field are not part of it, so a server may send
+    /// keep-alives for ever. Default 16 MiB, twice the largest events seen from
+    /// providers (base64 images, answers repeated whole).
+    ///
+    /// A decoder's own memory stays under four times this, whatever arrives.
+    pub const fn max_event_bytes(mut self, bytes: usize) -> Self {
+        self.max_event_bytes = bytes;
+        self
+    }
+
+    /// The last event ID that the stream continues from: what `Last-Event-ID`
+    /// said in the request. Default empty: a fresh stream.
+    pub fn last_event_id(mut self, id: Text) -> Self {
+        self.last_event_id = id;
+        self
+    }
+}
+
+impl Default for DecoderConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
