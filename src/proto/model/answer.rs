@@ -1,6 +1,6 @@
 //! The answer so far: the fold of its deltas.
 
-use super::{Delta, StopReason, Usage};
+use super::{Delta, PartKind, StopReason, Usage};
 use std::collections::BTreeMap;
 
 /// How sure it is that an answer is complete.
@@ -67,10 +67,14 @@ pub struct Choice {
 /// One block of a candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
+    /// What it holds, where the dialect says so.
+    pub kind: Option<PartKind>,
     /// Its text, when it is a text block.
     pub text: String,
     /// Its reasoning, when it is a reasoning block.
     pub reasoning: String,
+    /// Its refusal, when it refuses.
+    pub refusal: String,
     /// Whether something without text belongs to it.
     pub opaque: bool,
     /// Whether it was closed.
@@ -106,7 +110,11 @@ impl Answer {
                 choice.reasoning.push_str(text);
                 choice.part(*part).reasoning.push_str(text);
             }
-            Delta::Refusal { choice, text, .. } => self.choice(*choice).refusal.push_str(text),
+            Delta::Refusal { choice, part, text } => {
+                let choice = self.choice(*choice);
+                choice.refusal.push_str(text);
+                choice.part(*part).refusal.push_str(text);
+            }
             Delta::ToolCall {
                 choice,
                 index,
@@ -143,8 +151,15 @@ impl Answer {
                 self.choice(*choice).ambiguous_tool_calls = true;
             }
             Delta::Opaque { choice, part, .. } => self.choice(*choice).part(*part).opaque = true,
-            Delta::Part { choice, part, open } => {
-                self.choice(*choice).part(*part).closed = !open;
+            Delta::Part {
+                choice,
+                part,
+                kind,
+                open,
+            } => {
+                let part = self.choice(*choice).part(*part);
+                part.kind = Some(*kind);
+                part.closed = !open;
             }
             Delta::Usage(usage) => self.usage.update(usage),
             Delta::Stop { choice, reason } => self.choice(*choice).stop = Some(reason.clone()),

@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 /// `choice` is the candidate's index (chat `n > 1`; 0 elsewhere). `part` is the
 /// block the increment belongs to: the content block index (Anthropic), the
 /// output index (Responses), 0 where the dialect has no blocks.
+///
+/// The `index` of a tool call is the provider's own: `tool_calls[].index` in
+/// chat, the content block index in Anthropic, the output index in Responses.
+/// So it is dense only in chat, and it names the same call across attempts that
+/// resume one response.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta {
@@ -91,6 +96,8 @@ pub enum Delta {
         choice: u32,
         /// Block.
         part: u32,
+        /// What the block holds.
+        kind: PartKind,
         /// Whether it opened.
         open: bool,
     },
@@ -124,6 +131,21 @@ impl Delta {
             | Self::Stop { .. } => false,
         }
     }
+}
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PartKind {
+    /// Answer text, or a refusal in its place.
+    Text,
+    /// Reasoning: thinking in the clear, omitted, encrypted or redacted.
+    Reasoning,
+    /// A tool call that the caller has to run.
+    ToolCall,
+    /// Anything else: a tool the provider ran, its result, an image, a marker.
+    Opaque,
 }
 
 /// Why an answer stopped.

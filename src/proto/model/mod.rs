@@ -12,7 +12,7 @@ mod usage;
 
 pub use answer::{Answer, Choice, Completion, Part, ToolCall};
 pub use cursor::{Cursor, Generation, Seq};
-pub use delta::{Delta, StopReason};
+pub use delta::{Delta, PartKind, StopReason};
 pub use key::{Fingerprint, Key};
 pub use provider_error::ProviderError;
 pub use text::Text;
