@@ -5,9 +5,47 @@
 //! what it does not know passes through as [`EventKind::Unknown`] and is counted
 //! by the operation.
 
-use super::model::{Completion, Delta, Dialect, ProviderError};
+mod anthropic;
+mod body;
+mod chat;
+mod errors;
+mod hint;
+mod lenient;
+mod payload;
+mod responses;
+#[cfg(test)]
+mod tests;
+mod tool_router;
+mod track;
+
+pub use body::{provider_error, provider_error_from_body};
+
+use super::model::{Answer, Completion, Delta, Dialect, ProviderError};
 use super::sse::Event;
+#[cfg(test)]
+use payload::Payload;
 use std::fmt;
+
+/// An interpreter for the first attempt at an answer.
+pub fn interpreter(dialect: Dialect) -> Box<dyn Interpreter> {
+    match dialect {
+        Dialect::OpenAiChat => Box::<chat::Chat>::default(),
+        Dialect::OpenAiResponses => Box::<responses::Responses>::default(),
+        Dialect::AnthropicMessages => Box::<anthropic::Anthropic>::default(),
+    }
+}
+
+/// An interpreter for an attempt that goes on with the same answer: a resume, a
+/// poll, a spliced continuation. It knows what `seen` holds, so that what a
+/// terminal event repeats is not taken for new output, and fragments find the
+/// calls and blocks that were opened before.
+pub fn interpreter_after(dialect: Dialect, seen: &Answer) -> Box<dyn Interpreter> {
+    match dialect {
+        Dialect::OpenAiChat => Box::new(chat::Chat::after(seen)),
+        Dialect::OpenAiResponses => Box::new(responses::Responses::after(seen)),
+        Dialect::AnthropicMessages => Box::new(anthropic::Anthropic::after(seen)),
+    }
+}
 
 /// What one event is to the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +88,15 @@ impl Reading {
             kind,
             sequence: None,
             error: None,
+        }
+    }
+
+    /// A reading of an error in band.
+    pub fn failed(error: ProviderError) -> Self {
+        Self {
+            kind: EventKind::Error,
+            sequence: None,
+            error: Some(error),
         }
     }
 }

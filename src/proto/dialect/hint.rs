@@ -1,0 +1,182 @@
+//! Waits that providers write in prose, and prose that is fit to be shown.
+
+use std::time::Duration;
+
+/// How far into a text a hint is looked for, in bytes. Documented messages are
+/// a few hundred bytes; the rest of a hostile one is not worth reading.
+const LOOKED_AT: usize = 4096;
+
+/// The longest wait that is believed: beyond a year a figure is a mistake.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// The wait in a message such as `Please try again in 1.3s`.
+///
+/// OpenAI, Azure and Google put it there, often without a header
+/// (PROVIDERS.md section 1 "Rate/ retry headers" and section 4a).
+pub(super) fn wait_in_prose(message: &str) -> Option<Duration> {
+    let lower = head(message, LOOKED_AT).to_ascii_lowercase();
+    [
+        "try again in ",
+        "try again after ",
+        "retry in ",
+        "retry after ",
+    ]
+    .iter()
+    .find_map(|phrase| {
+        let (_, rest) = lower.split_once(phrase)?;
+        wait_of_text(rest)
+    })
+}
+
+/// The wait at the start of a text: `46s`, `1.3s`, `28ms`, `6m0s`, `35 seconds`,
+/// `1 hour 5 minutes`. A figure without a unit is not a wait.
+pub(super) fn wait_of_text(text: &str) -> Option<Duration> {
+    let mut rest = text.trim_start();
+    let mut seconds = None;
+    loop {
+        let figure_end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (figure, behind) = rest.split_at(figure_end);
+        let behind = behind.trim_start_matches(' ');
+        let unit_end = behind
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(behind.len());
+        let (unit, behind) = behind.split_at(unit_end);
+        let Some(factor) = seconds_of(unit) else {
+            break;
+        };
+        let Ok(number) = figure.parse::<f64>() else {
+            break;
+        };
+        seconds = Some(seconds.unwrap_or(0.0) + number * factor);
+        rest = behind.trim_start_matches([' ', ',']);
+    }
+    seconds.and_then(wait_of_seconds)
+}
+
+/// A wait of this many seconds; none when it is negative or absurd.
+pub(super) fn wait_of_seconds(seconds: f64) -> Option<Duration> {
+    if (0.0..=LONGEST).contains(&seconds) {
+        Duration::try_from_secs_f64(seconds).ok()
+    } else {
+        None
+    }
+}
+
+/// A text of one line and at most `max` characters, with what looks like a
+/// credential masked: providers quote the key they refuse.
+pub(super) fn clean(text: &str, max: usize) -> String {
+    // Masking comes first, so that the cut cannot leave half a key unmasked.
+    let mut shown = String::new();
+    let mut rest = head(text, LOOKED_AT);
+    let mut at_start_of_word = true;
+    while let Some(first) = rest.chars().next() {
+        if at_start_of_word && let Some(length) = credential(rest) {
+            shown.push_str("[credential]");
+            rest = rest.get(length..).unwrap_or_default();
+            at_start_of_word = false;
+            continue;
+        }
+        shown.push(if first.is_control() { ' ' } else { first });
+        at_start_of_word = !first.is_ascii_alphanumeric();
+        rest = rest.get(first.len_utf8()..).unwrap_or_default();
+    }
+    let shown = shown.trim();
+    shown
+        .char_indices()
+        .nth(max)
+        .map_or(shown, |(end, _)| shown.get(..end).unwrap_or_default())
+        .to_owned()
+}
+
+/// The length of the credential at the start of a text, by the prefixes that
+/// providers give their keys.
+fn credential(text: &str) -> Option<usize> {
+    let prefix = ["sk-", "AIza", "gsk_", "xai-", "hf_", "Bearer ", "bearer "]
+        .iter()
+        .find(|prefix| text.starts_with(**prefix))?;
+    let key = text.get(prefix.len()..)?;
+    let length = key
+        .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '*' | '.'))
+        .unwrap_or(key.len());
+    // Shorter than any key: a word that happens to begin alike.
+    (length >= 8).then_some(prefix.len().saturating_add(length))
+}
+
+/// The first `max` bytes, cut back to a character's border.
+fn head(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let end = (0..=max).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+fn seconds_of(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ms" | "millisecond" | "milliseconds" => 0.001,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
+        "d" | "day" | "days" => 86_400.0,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_as_providers_write_them() {
+        for (text, millis) in [
+            (
+                "Rate limit reached for m. Please try again in 1.3s.",
+                Some(1_300),
+            ),
+            ("Please try again in 28ms. Visit ...", Some(28)),
+            ("Try again in 35 seconds.", Some(35_000)),
+            ("Please try again in 6m0s.", Some(360_000)),
+            ("please retry in 46.5s", Some(46_500)),
+            ("try again in 1 hour, 5 minutes", Some(3_900_000)),
+            ("Please retry after 2 minutes", Some(120_000)),
+            ("try again in a moment", None),
+            ("try again in 5", None),
+            ("try again in .s", None),
+            ("try again in 1.2.3s", None),
+            ("try again in 99999999999999999999 days", None),
+            ("try again in -3s", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                wait_in_prose(text),
+                millis.map(Duration::from_millis),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_is_one_bounded_line_without_credentials() {
+        assert_eq!(clean("a\nb\u{7}c  ", 500), "a b c");
+        assert_eq!(clean(&"é".repeat(600), 500), "é".repeat(500));
+        assert_eq!(
+            clean(
+                "Incorrect API key provided: sk-proj-abcd****wxyz. Find it at",
+                500
+            ),
+            "Incorrect API key provided: [credential] Find it at"
+        );
+        assert_eq!(
+            clean("header Bearer abc.def-ghi_jkl!", 500),
+            "header [credential]!"
+        );
+        assert_eq!(
+            clean("a task-oriented sk- model", 500),
+            "a task-oriented sk- model"
+        );
+        let key = format!("{} sk-{}", "x".repeat(490), "k".repeat(60));
+        assert!(!clean(&key, 500).contains("sk-k"));
+    }
+}
