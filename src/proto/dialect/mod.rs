@@ -17,8 +17,10 @@ mod responses;
 mod tests;
 mod tool_router;
 mod track;
+mod wire;
 
 pub use body::{provider_error, provider_error_from_body};
+pub use wire::Request;
 
 use super::model::{Answer, Completion, Delta, Dialect, ProviderError};
 use super::sse::Event;
