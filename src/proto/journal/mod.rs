@@ -4,6 +4,10 @@
 //! as delivered downstream, interleaved with control records; an operation's
 //! state is the fold of them.
 
+mod codec;
+
+pub use codec::{CodecError, Decoder, FORMAT_VERSION, HEADER_LEN, MAX_PAYLOAD, decode, encode};
+
 use super::model::{Dialect, Fingerprint, Key, Phase, Seq, StopReason, Text, Usage, WallTime};
 use serde::{Deserialize, Serialize};
 
