@@ -8,6 +8,7 @@
 mod anthropic;
 mod body;
 mod chat;
+mod continuation;
 mod errors;
 mod hint;
 mod lenient;
@@ -20,6 +21,10 @@ mod track;
 mod wire;
 
 pub use body::{provider_error, provider_error_from_body};
+pub use continuation::{
+    Continuation, ContinuationForm, DEFAULT_INSTRUCTION, NotContinuable, SpliceError, Splicer,
+    continuation, is_prefill_refusal, preferred_form,
+};
 pub use wire::Request;
 
 use super::model::{Answer, Completion, Delta, Dialect, ProviderError};

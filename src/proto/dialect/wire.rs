@@ -8,7 +8,7 @@ mod url;
 use crate::error::{Error, ErrorKind};
 use crate::proto::model::{Dialect, Fingerprint, HttpRequest, Method};
 use bytes::Bytes;
-use members::Members;
+pub(super) use members::Members;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;

@@ -15,6 +15,15 @@ use std::fmt;
 pub(in crate::proto::dialect) struct Members<'a>(Vec<(String, Cow<'a, str>)>);
 
 impl<'a> Members<'a> {
+    /// The value of a member, as JSON text; the last one of several, as every
+    /// common parser has it.
+    pub(in crate::proto::dialect) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .rfind(|(member, _)| member == name)
+            .map(|(_, value)| value.as_ref())
+    }
+
     /// Sets a member in its place, or as the last one.
     pub(in crate::proto::dialect) fn set(&mut self, name: &str, json: impl Into<Cow<'a, str>>) {
         let json = json.into();
@@ -87,6 +96,7 @@ mod tests {
     fn of_several_the_last_counts() {
         let json = r#"{"s":1,"x":0,"s":2}"#;
         let mut members: Members<'_> = serde_json::from_str(json).unwrap();
+        assert_eq!(members.get("s"), Some("2"));
         members.set("s", "3");
         assert_eq!(members.to_json(), r#"{"x":0,"s":3}"#);
     }
