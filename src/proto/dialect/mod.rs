@@ -18,6 +18,7 @@ mod responses;
 mod tests;
 mod tool_router;
 mod track;
+mod whole;
 mod wire;
 
 pub use body::{provider_error, provider_error_from_body};
@@ -25,6 +26,7 @@ pub use continuation::{
     Continuation, ContinuationForm, DEFAULT_INSTRUCTION, NotContinuable, SpliceError, Splicer,
     continuation, is_prefill_refusal, preferred_form,
 };
+pub use whole::{ExpandError, ResponseStatus, expand, response_status};
 pub use wire::Request;
 
 use super::model::{Answer, Completion, Delta, Dialect, ProviderError};
