@@ -16,3 +16,5 @@ pub mod store;
 pub mod transport;
 
 pub use error::{Error, ErrorClass, ErrorKind, Result};
+pub use proto::dialect::Request;
+pub use proto::model::{Cursor, Dialect, Key};

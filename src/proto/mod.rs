@@ -9,6 +9,7 @@ pub mod classify;
 pub mod dialect;
 pub mod journal;
 pub mod model;
+pub mod operation;
 pub mod retry;
 pub mod sse;
 pub mod timeouts;

@@ -22,7 +22,7 @@ pub struct Failure {
     /// HTTP status, if a response came.
     pub status: Option<u16>,
     /// What the provider said, if it said something.
-    pub provider: Option<ProviderError>,
+    pub provider: Option<Box<ProviderError>>,
     /// What the other side asked for.
     pub hints: RetryHints,
     /// Whether the request may have left this machine.
@@ -88,7 +88,7 @@ impl Failure {
             kind,
             message: format!("provider answered with status {}{said}", head.status),
             status: Some(head.status),
-            provider: Some(provider),
+            provider: Some(Box::new(provider)),
             hints,
             sent: true,
             known,
@@ -113,7 +113,7 @@ impl Failure {
                 after: provider.retry_after,
                 should_retry: None,
             },
-            provider: Some(provider),
+            provider: Some(Box::new(provider)),
             sent: true,
             known,
         }
@@ -210,7 +210,7 @@ pub fn judge(failure: &Failure, phase: Phase) -> Verdict {
                 stretch: 1,
             },
             // A bare 500 without the provider's own words may have done anything.
-            Some(500) if failure.provider.as_ref().is_none_or(names_nothing) => {
+            Some(500) if failure.provider.as_deref().is_none_or(names_nothing) => {
                 Verdict::RetryIfKeyed
             }
             _ => RETRY,

@@ -13,6 +13,7 @@ mod errors;
 mod hint;
 mod lenient;
 mod payload;
+mod peek;
 mod responses;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use continuation::{
     Continuation, ContinuationForm, DEFAULT_INSTRUCTION, NotContinuable, SpliceError, Splicer,
     continuation, is_prefill_refusal, preferred_form,
 };
+pub use peek::{is_whole_payload, sequence_of};
 pub use whole::{ExpandError, ResponseStatus, expand, response_status};
 pub use wire::Request;
 

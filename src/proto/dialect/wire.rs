@@ -42,30 +42,21 @@ impl Request {
     /// answers (`.../chat/completions`, `.../responses`, `.../messages`); `body` is
     /// a JSON object.
     ///
-    /// Header names become lower-case. `accept`, `accept-encoding` and
-    /// `content-type` are this crate's to set, and what the caller says about them
-    /// is dropped.
-    ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidRequest`]:
     /// - the URL is not absolute, not http or https, holds user information, a
     ///   fragment, a character that does not belong, or a query parameter that
     ///   looks like a credential (`key`, `api_key`, `access_token`, ...);
-    /// - a header carries a credential (`authorization`, `x-api-key`, `cookie`,
-    ///   ...), belongs to one connection (RFC 9110 section 7.6.1), frames the body
-    ///   (`host`, `content-length`, `transfer-encoding`), or is not a header;
     /// - the body is not a JSON object, or is nested more than 127 levels deep.
     pub fn new(
         dialect: Dialect,
         url: impl Into<String>,
-        headers: Vec<(String, String)>,
-        body: impl Into<Bytes>,
+        body: impl Into<Vec<u8>>,
     ) -> Result<Self, Error> {
         let url = url.into();
         url::check(&url)?;
-        let headers = headers::checked(headers)?;
-        let body = body.into();
+        let body = Bytes::from(body.into());
         let text = std::str::from_utf8(&body)
             .map_err(|_| invalid("expected a body of UTF-8 text, but found other bytes"))?;
         let Value::Object(object) = serde_json::from_str(text).map_err(|error| not_json(&error))?
@@ -92,7 +83,7 @@ impl Request {
         Ok(Self {
             dialect,
             url,
-            headers,
+            headers: Vec::new(),
             fingerprint,
             model: object
                 .get("model")
@@ -103,6 +94,26 @@ impl Request {
                 && object.get("background") == Some(&Value::Bool(true)),
             body: rewritten.map_or(body, Bytes::from),
         })
+    }
+
+    /// The same request with one more header. The name becomes lower-case.
+    /// `accept`, `accept-encoding` and `content-type` are this crate's to set, and
+    /// what the caller says about them is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] when the header carries a credential
+    /// (`authorization`, `x-api-key`, `cookie`, ...), belongs to one connection
+    /// (RFC 9110 section 7.6.1), frames the body (`host`, `content-length`,
+    /// `transfer-encoding`), or is not a header.
+    pub fn with_header(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Result<Self, Error> {
+        let headers = vec![(name.into(), value.into())];
+        self.headers.extend(headers::checked(headers)?);
+        Ok(self)
     }
 
     /// The dialect.
@@ -156,8 +167,10 @@ impl Request {
     /// # Errors
     ///
     /// [`ErrorKind::InvalidRequest`] when the body is not a JSON object.
-    pub fn with_body(&self, body: impl Into<Bytes>) -> Result<Self, Error> {
-        Self::new(self.dialect, self.url.clone(), self.headers.clone(), body)
+    pub fn with_body(&self, body: impl Into<Vec<u8>>) -> Result<Self, Error> {
+        let headers = self.headers.clone();
+        let request = Self::new(self.dialect, self.url.clone(), body)?;
+        Ok(Self { headers, ..request })
     }
 
     /// The request that starts an answer.
@@ -233,6 +246,10 @@ impl Request {
 
     fn common_headers(&self, accept: &str) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
+        let versioned = headers.iter().any(|(name, _)| name == "anthropic-version");
+        if self.dialect == Dialect::AnthropicMessages && !versioned {
+            headers.push(("anthropic-version".to_owned(), ANTHROPIC_VERSION.to_owned()));
+        }
         headers.push(("accept".to_owned(), accept.to_owned()));
         // A compressed stream is held back by whoever compresses it.
         headers.push(("accept-encoding".to_owned(), "identity".to_owned()));
@@ -254,6 +271,8 @@ impl fmt::Debug for Request {
     }
 }
 
+/// Anthropic refuses a request that names no version (source an-py-client).
+const ANTHROPIC_VERSION: &str = "2023-06-01";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 

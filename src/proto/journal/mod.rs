@@ -9,6 +9,7 @@ mod codec;
 pub use codec::{CodecError, Decoder, FORMAT_VERSION, HEADER_LEN, MAX_PAYLOAD, decode, encode};
 
 use super::model::{Dialect, Fingerprint, Key, Phase, Seq, StopReason, Text, Usage, WallTime};
+use super::sse::Event;
 use serde::{Deserialize, Serialize};
 
 /// One record.
@@ -41,6 +42,32 @@ pub struct Delivered {
     pub data: Text,
     /// The provider's own sequence number, if it had one.
     pub provider_seq: Option<u64>,
+}
+
+impl Delivered {
+    /// An event that is to be delivered. `message` is what a stream calls an
+    /// event it did not name (WHATWG 9.2.6), so it is stored as no name.
+    pub fn from_event(event: &Event, provider_seq: Option<u64>) -> Self {
+        let name = if event.name == "message" {
+            Text::default()
+        } else {
+            event.name.clone()
+        };
+        Self {
+            name,
+            data: event.data.clone(),
+            provider_seq,
+        }
+    }
+
+    /// The event type; `message` when it had no name.
+    pub fn event_name(&self) -> Text {
+        if self.name.is_empty() {
+            Text::from_static("message")
+        } else {
+            self.name.clone()
+        }
+    }
 }
 
 /// What the operation did, as opposed to what the model said.

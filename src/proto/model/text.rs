@@ -31,11 +31,6 @@ impl Text {
             .unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned().into())
     }
 
-    /// The bytes as text, shared; `None` when they are not UTF-8.
-    pub fn from_utf8(bytes: Bytes) -> Option<Self> {
-        ByteString::try_from(bytes).ok().map(Self)
-    }
-
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

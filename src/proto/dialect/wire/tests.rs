@@ -3,7 +3,7 @@ use super::*;
 const RESPONSES: &str = "https://api.example.com/v1/responses";
 
 fn request(dialect: Dialect, url: &str, body: &str) -> Result<Request, Error> {
-    Request::new(dialect, url, vec![], body.to_owned())
+    Request::new(dialect, url, body.to_owned())
 }
 
 fn chat(body: &str) -> Request {
@@ -114,7 +114,7 @@ fn a_body_must_be_a_json_object() {
         let error = request(Dialect::OpenAiChat, RESPONSES, body).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{body}");
     }
-    let error = Request::new(Dialect::OpenAiChat, RESPONSES, vec![], vec![b'{', 0xff]);
+    let error = Request::new(Dialect::OpenAiChat, RESPONSES, vec![b'{', 0xff]);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
@@ -176,8 +176,9 @@ fn urls_that_are_refused_without_showing_their_secrets() {
 #[test]
 fn headers_are_sorted_out() {
     let with = |name: &str, value: &str| {
-        let headers = vec![(name.to_owned(), value.to_owned())];
-        Request::new(Dialect::AnthropicMessages, RESPONSES, headers, "{}")
+        Request::new(Dialect::AnthropicMessages, RESPONSES, "{}")
+            .unwrap()
+            .with_header(name, value)
     };
     for name in [
         "Authorization",
@@ -217,9 +218,10 @@ fn headers_are_sorted_out() {
 
 #[test]
 fn the_requests_of_an_answer() {
-    let headers = vec![("OpenAI-Project".to_owned(), "p".to_owned())];
     let body = r#"{"background":true,"stream":true}"#;
-    let request = Request::new(Dialect::OpenAiResponses, RESPONSES, headers, body).unwrap();
+    let request = Request::new(Dialect::OpenAiResponses, RESPONSES, body)
+        .and_then(|request| request.with_header("OpenAI-Project", "p"))
+        .unwrap();
     assert!(request.is_background());
     let common = |accept: &str| {
         vec![
@@ -311,4 +313,20 @@ fn other_dialects_have_no_requests_of_a_response() {
         request.resume("r", None).unwrap_err().kind(),
         ErrorKind::NotPossible
     );
+}
+
+#[test]
+fn anthropic_is_told_a_version_unless_the_caller_names_one() {
+    let versions = |request: Request| -> Vec<String> {
+        let sent = request.send().headers.into_iter();
+        sent.filter(|(name, _)| name == "anthropic-version")
+            .map(|(_, value)| value)
+            .collect()
+    };
+    let request = Request::new(Dialect::AnthropicMessages, RESPONSES, "{}").unwrap();
+    assert_eq!(versions(request.clone()), ["2023-06-01"]);
+    let newer = request
+        .with_header("anthropic-version", "2026-10-21")
+        .unwrap();
+    assert_eq!(versions(newer), ["2026-10-21"]);
 }

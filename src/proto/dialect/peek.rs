@@ -1,0 +1,67 @@
+//! What can be said of an event without an interpreter.
+
+use crate::proto::sse::Event;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// The provider's own number of an event, if it has one.
+///
+/// Asked before an interpreter reads the event: one that a resume brought a
+/// second time must not be read twice.
+pub fn sequence_of(event: &Event) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        sequence_number: Option<u64>,
+    }
+    let numbered: Numbered = serde_json::from_str(&event.data).ok()?;
+    numbered.sequence_number
+}
+
+/// Whether the data of an event that no blank line ended is whole all the same:
+/// one JSON value, or the end marker.
+///
+/// The WHATWG rule discards such an event. Providers are seen to close right
+/// behind their last data line, so a last event that is provably whole counts,
+/// and one that is not never does.
+pub fn is_whole_payload(data: &str) -> bool {
+    let data = data.trim();
+    data == "[DONE]"
+        || (data.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(data).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_value_or_the_end_marker_is_whole() {
+        for whole in ["{}", " {\"a\":[1]} ", "[1]", "[DONE]"] {
+            assert!(is_whole_payload(whole), "{whole}");
+        }
+        for cut in [
+            "",
+            "{",
+            "{\"a\":\"tw",
+            "[DON",
+            "[DONE",
+            "12",
+            "tru",
+            "{} {}",
+            "\"text\"",
+        ] {
+            assert!(!is_whole_payload(cut), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_read_wherever_it_stands() {
+        let number = |data: &str| sequence_of(&Event::synthetic("x", data));
+        assert_eq!(
+            number(r#"{"type":"keepalive","sequence_number":7}"#),
+            Some(7)
+        );
+        assert_eq!(number(r#"{"type":"x"}"#), None);
+        assert_eq!(number("[DONE]"), None);
+        assert_eq!(number(r#"{"sequence_number":-1}"#), None);
+    }
+}

@@ -1,0 +1,301 @@
+//! What follows from a failure: again, on, or the truth.
+
+use super::exchange::Exchange;
+use super::{Now, Operation, State};
+use crate::error::ErrorKind;
+use crate::proto::classify::{Failure, Verdict, judge};
+use crate::proto::dialect::is_prefill_refusal;
+use crate::proto::journal::{AttemptEnded, AttemptKind, Control};
+use crate::proto::model::{Completion, Phase};
+use std::time::Duration;
+
+impl Operation {
+    /// The exchange failed. Decides what follows and records both.
+    pub(super) fn failed(&mut self, now: Now, exchange: &Exchange, failure: &Failure) -> State {
+        // Nothing that happens to the connection can turn a finished answer
+        // into an unfinished one. What the provider says itself can.
+        if self.interpreter.completion() == Completion::Proven && failure.provider.is_none() {
+            return self.complete(now, exchange);
+        }
+        self.close(exchange);
+        if failure.kind == ErrorKind::DeadlineExceeded {
+            return self.give_up(now, Some(exchange), failure);
+        }
+        match exchange.kind {
+            AttemptKind::Resume | AttemptKind::Poll => self.join_failed(now, exchange, failure),
+            AttemptKind::Continue => self.continuation_failed(now, exchange, failure),
+            _ if self.anchor.is_resumable()
+                && failure.provider.is_none()
+                && is_cut(failure.kind) =>
+            {
+                self.resume_or(now, exchange, failure)
+            }
+            _ => self.send_failed(now, exchange, failure),
+        }
+    }
+
+    /// How far this exchange had come.
+    pub(super) fn phase(&self, exchange: &Exchange, failure: &Failure) -> Phase {
+        let shown = match exchange.kind {
+            AttemptKind::Continue => exchange.first_output.is_some(),
+            _ => self.committed,
+        };
+        if shown {
+            Phase::MidStream
+        } else if failure.sent {
+            Phase::PreStream
+        } else {
+            Phase::PreSend
+        }
+    }
+
+    fn send_failed(&mut self, now: Now, exchange: &Exchange, failure: &Failure) -> State {
+        let (at_once, stretch) = match judge(failure, self.phase(exchange, failure)) {
+            Verdict::Retry { at_once, stretch } => (at_once, stretch),
+            Verdict::RetryIfKeyed if self.plan.retry_unknown => (false, 1),
+            Verdict::RetryIfKeyed | Verdict::Stop | Verdict::Interrupt => {
+                return self.give_up(now, Some(exchange), failure);
+            }
+        };
+        let next = match exchange.kind {
+            AttemptKind::Continue => AttemptKind::Continue,
+            _ if self.held.has_output() => AttemptKind::Rerun,
+            _ => AttemptKind::Retry,
+        };
+        let retry = self.sends.saturating_sub(1);
+        let delay = if at_once && retry == 0 {
+            failure.hints.after.unwrap_or(self.plan.retry.min_delay)
+        } else {
+            let drawn = self.schedule.delay(retry, stretch);
+            failure.hints.after.unwrap_or(drawn)
+        };
+        let delay = delay.max(self.plan.retry.min_delay);
+        let policy = &self.plan.retry;
+        let too_long = failure
+            .hints
+            .after
+            .is_some_and(|wait| wait > policy.max_retry_after);
+        let too_late = policy
+            .within
+            .is_some_and(|within| now.moment.since(self.started).saturating_add(delay) > within);
+        if self.sends >= policy.max_attempts
+            || too_long
+            || too_late
+            || self.is_past_deadline(now, delay)
+        {
+            return self.give_up(now, Some(exchange), failure);
+        }
+        self.note_end(now, exchange, Some(failure), next.as_str(), delay);
+        if next == AttemptKind::Continue {
+            self.held.take();
+        } else {
+            self.forget();
+        }
+        State::BackingOff {
+            until: now.moment.after(delay),
+            next,
+        }
+    }
+
+    fn is_past_deadline(&self, now: Now, delay: Duration) -> bool {
+        self.plan
+            .timeouts
+            .overall
+            .is_some_and(|limit| now.moment.since(self.started).saturating_add(delay) >= limit)
+    }
+
+    /// The stream was cut and the provider has a cursor: go on there, if there
+    /// is a resume left.
+    fn resume_or(&mut self, now: Now, exchange: &Exchange, failure: &Failure) -> State {
+        let policy = self.plan.resume;
+        if self.in_vain >= policy.max_in_vain || self.resumes >= policy.max_total {
+            return self.cursor_is_lost(now, exchange, failure, true);
+        }
+        let delay = failure
+            .hints
+            .after
+            .unwrap_or_else(|| self.schedule.delay(self.in_vain, 1));
+        let too_long = failure
+            .hints
+            .after
+            .is_some_and(|wait| wait > self.plan.retry.max_retry_after);
+        if too_long || self.is_past_deadline(now, delay) {
+            return self.cursor_is_lost(now, exchange, failure, true);
+        }
+        self.in_vain = self.in_vain.saturating_add(1);
+        self.note_end(
+            now,
+            exchange,
+            Some(failure),
+            AttemptKind::Resume.as_str(),
+            delay,
+        );
+        State::BackingOff {
+            until: now.moment.after(delay),
+            next: AttemptKind::Resume,
+        }
+    }
+
+    fn join_failed(&mut self, now: Now, exchange: &Exchange, failure: &Failure) -> State {
+        let window_closed = matches!(failure.status, Some(400 | 404 | 410));
+        if exchange.kind == AttemptKind::Resume && window_closed {
+            self.note_end(
+                now,
+                exchange,
+                Some(failure),
+                AttemptKind::Poll.as_str(),
+                Duration::ZERO,
+            );
+            return self.begin(now, AttemptKind::Poll);
+        }
+        if exchange.kind == AttemptKind::Poll && window_closed {
+            return self.cursor_is_lost(now, exchange, failure, false);
+        }
+        let passes = is_cut(failure.kind)
+            || matches!(
+                judge(failure, Phase::PreStream),
+                Verdict::Retry { .. } | Verdict::RetryIfKeyed
+            );
+        let answered = failure.status.is_none() && failure.provider.is_some();
+        if passes && !answered {
+            if exchange.kind == AttemptKind::Poll {
+                return self.poll_again_after(now, exchange, Some(failure));
+            }
+            return self.resume_or(now, exchange, failure);
+        }
+        self.cursor_is_lost(now, exchange, failure, !answered)
+    }
+
+    /// The provider's cursor leads no further. What was shown stays; what was
+    /// not shown may be asked for again.
+    fn cursor_is_lost(
+        &mut self,
+        now: Now,
+        exchange: &Exchange,
+        failure: &Failure,
+        still_good: bool,
+    ) -> State {
+        if self.committed {
+            self.interrupt(now, Some(exchange), failure, still_good)
+        } else {
+            self.send_failed(now, exchange, failure)
+        }
+    }
+
+    /// The stored response is not ready: ask again later.
+    pub(super) fn poll_again(&mut self, now: Now, exchange: &Exchange) -> State {
+        self.close(exchange);
+        self.poll_again_after(now, exchange, None)
+    }
+
+    fn poll_again_after(
+        &mut self,
+        now: Now,
+        exchange: &Exchange,
+        failure: Option<&Failure>,
+    ) -> State {
+        let policy = self.plan.resume;
+        let since = *self.polling_since.get_or_insert(exchange.started);
+        let doubled = 1_u32 << self.polls.saturating_sub(1).min(3);
+        let delay = failure
+            .and_then(|failure| failure.hints.after)
+            .unwrap_or_else(|| policy.poll_interval.saturating_mul(doubled));
+        let polled_for = now.moment.since(since).saturating_add(delay);
+        if polled_for > policy.poll_for || self.is_past_deadline(now, delay) {
+            let stuck = Failure::new(
+                ErrorKind::UpstreamTimeout,
+                format!(
+                    "the stored response was not done after {} ms of asking",
+                    now.moment.since(since).as_millis()
+                ),
+            );
+            return self.cursor_is_lost(now, exchange, failure.unwrap_or(&stuck), true);
+        }
+        self.note_end(now, exchange, failure, AttemptKind::Poll.as_str(), delay);
+        State::BackingOff {
+            until: now.moment.after(delay),
+            next: AttemptKind::Poll,
+        }
+    }
+
+    fn continuation_failed(&mut self, now: Now, exchange: &Exchange, failure: &Failure) -> State {
+        let refused = failure.provider.as_deref().is_some_and(is_prefill_refusal);
+        if let Some(continuation) = &mut self.continuation
+            && refused
+            && !continuation.switched
+        {
+            continuation.form = continuation.form.other();
+            continuation.switched = true;
+            self.held.take();
+            self.note_end(
+                now,
+                exchange,
+                Some(failure),
+                AttemptKind::Continue.as_str(),
+                Duration::ZERO,
+            );
+            return self.begin(now, AttemptKind::Continue);
+        }
+        if self.phase(exchange, failure) == Phase::MidStream {
+            return self.interrupt(now, Some(exchange), failure, false);
+        }
+        self.send_failed(now, exchange, failure)
+    }
+
+    /// Records how an exchange ended and what follows.
+    pub(super) fn note_end(
+        &mut self,
+        now: Now,
+        exchange: &Exchange,
+        failure: Option<&Failure>,
+        decision: &str,
+        delay: Duration,
+    ) {
+        let phase = match failure {
+            Some(failure) => self.phase(exchange, failure),
+            None if self.committed => Phase::MidStream,
+            None => Phase::PreStream,
+        };
+        let record = AttemptEnded {
+            attempt: exchange.number,
+            failure: failure.map(Failure::note),
+            phase,
+            decision: decision.to_owned(),
+            delay_ms: millis(delay),
+            took_ms: millis(now.moment.since(exchange.started)),
+            first_output_ms: exchange
+                .first_output
+                .map(|at| millis(at.since(exchange.started))),
+            usage: exchange.usage,
+            request_id: exchange.request_id.clone(),
+        };
+        self.outbox.control(now.wall, Control::AttemptEnded(record));
+    }
+}
+
+/// Whether a failure of this kind says nothing about the provider's run, only
+/// about the way to it: the run goes on behind it.
+fn is_cut(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Dns
+            | ErrorKind::Connect
+            | ErrorKind::Tls
+            | ErrorKind::ConnectTimeout
+            | ErrorKind::ConnectionClosed
+            | ErrorKind::Reset
+            | ErrorKind::BodyFraming
+            | ErrorKind::Decode
+            | ErrorKind::Truncated
+            | ErrorKind::EmptyResponse
+            | ErrorKind::FirstTokenTimeout
+            | ErrorKind::IdleTimeout
+            | ErrorKind::ProgressTimeout
+            | ErrorKind::UpstreamTimeout
+            | ErrorKind::Protocol
+    )
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

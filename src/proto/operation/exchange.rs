@@ -1,0 +1,234 @@
+//! One upstream exchange, from its request to the end of its body.
+
+use super::held::passed;
+use super::plan::Limits;
+use crate::error::ErrorKind;
+use crate::proto::classify::Failure;
+use crate::proto::dialect::Splicer;
+use crate::proto::journal::AttemptKind;
+use crate::proto::model::{Moment, ResponseHead, Text, Usage};
+use crate::proto::sse::{Decoder, DecoderConfig};
+use crate::proto::timeouts::Timeouts;
+use std::time::Duration;
+
+/// One upstream exchange.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) number: u32,
+    pub(super) kind: AttemptKind,
+    /// When the request was handed to the transport.
+    pub(super) started: Moment,
+    pub(super) first_output: Option<Moment>,
+    pub(super) last_byte: Moment,
+    pub(super) last_output: Moment,
+    /// When the proof of completion came.
+    pub(super) finished: Option<Moment>,
+    /// Whether any event of substance came: lifecycle or output.
+    pub(super) substance: bool,
+    pub(super) request_id: Option<String>,
+    pub(super) usage: Usage,
+    pub(super) body: BodyState,
+    /// Rewrites a continuation's events so that they fit what was there before.
+    pub(super) splicer: Option<Splicer>,
+    /// Whether the splice has been recorded.
+    pub(super) spliced: bool,
+}
+
+/// What is expected from the other side, and what of it has arrived.
+#[derive(Debug)]
+pub(super) enum BodyState {
+    /// The head.
+    AwaitingHead,
+    /// An event stream.
+    Events(Box<EventBody>),
+    /// One JSON document: the server did not stream, or was asked not to.
+    Document(ResponseHead, Vec<u8>),
+    /// The body of a response that is not the answer.
+    Refusal(ResponseHead, Vec<u8>, Moment),
+}
+
+/// An event stream, and the raw beginning of one that may not be one.
+#[derive(Debug)]
+pub(super) struct EventBody {
+    pub(super) decoder: Decoder,
+    /// The bytes so far, kept until the first event: a body without one may be
+    /// a bare JSON error. `None` once an event came or it grew too long.
+    pub(super) prefix: Option<Vec<u8>>,
+}
+
+/// How long an error body may take once its head is there.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+
+impl Exchange {
+    pub(super) fn new(number: u32, kind: AttemptKind, now: Moment) -> Self {
+        Self {
+            number,
+            kind,
+            started: now,
+            first_output: None,
+            last_byte: now,
+            last_output: now,
+            finished: None,
+            substance: false,
+            request_id: None,
+            usage: Usage::default(),
+            body: BodyState::AwaitingHead,
+            splicer: None,
+            spliced: false,
+        }
+    }
+
+    /// The clock that has run out, as a failure.
+    pub(super) fn timed_out(&self, now: Moment, timeouts: &Timeouts) -> Option<Failure> {
+        let fired = |kind, clock: &str, limit: Duration, since: Moment| {
+            Some(Failure::new(
+                kind,
+                format!(
+                    "{clock} clock: nothing for {} ms, the limit is {} ms ({})",
+                    now.since(since).as_millis(),
+                    limit.as_millis(),
+                    self.arrived(),
+                ),
+            ))
+        };
+        if self.first_output.is_none() {
+            let limit = passed(now, self.started, timeouts.first_token)?;
+            return fired(
+                ErrorKind::FirstTokenTimeout,
+                "first token",
+                limit,
+                self.started,
+            );
+        }
+        if let Some(limit) = passed(now, self.last_byte, timeouts.idle) {
+            return fired(
+                ErrorKind::IdleTimeout,
+                "transport idle",
+                limit,
+                self.last_byte,
+            );
+        }
+        let limit = passed(now, self.last_output, timeouts.progress)?;
+        fired(
+            ErrorKind::ProgressTimeout,
+            "progress idle",
+            limit,
+            self.last_output,
+        )
+    }
+
+    /// The next moment at which [`timed_out`](Self::timed_out) or a grace period
+    /// may have something to say.
+    pub(super) fn next_timeout(&self, timeouts: &Timeouts) -> Option<Moment> {
+        if let BodyState::Refusal(_, _, since) = self.body {
+            return Some(since.after(ERROR_BODY_TIME));
+        }
+        let clocks = if self.first_output.is_none() {
+            [
+                timeouts.first_token.map(|limit| self.started.after(limit)),
+                None,
+            ]
+        } else {
+            [
+                timeouts.idle.map(|limit| self.last_byte.after(limit)),
+                timeouts.progress.map(|limit| self.last_output.after(limit)),
+            ]
+        };
+        let grace = self.finished.map(|at| at.after(timeouts.finish_grace));
+        clocks.into_iter().chain([grace]).flatten().min()
+    }
+
+    /// Whether the grace for usage and end marker is over.
+    pub(super) fn grace_is_over(&self, now: Moment, timeouts: &Timeouts) -> bool {
+        self.finished
+            .is_some_and(|at| now.since(at) >= timeouts.finish_grace)
+    }
+
+    /// Whether an error body has taken too long.
+    pub(super) fn refusal_is_late(&self, now: Moment) -> bool {
+        matches!(self.body, BodyState::Refusal(_, _, since) if now.since(since) >= ERROR_BODY_TIME)
+    }
+
+    /// What had arrived, for the message of a timeout.
+    fn arrived(&self) -> &'static str {
+        match (&self.body, self.first_output, self.substance) {
+            (BodyState::AwaitingHead, ..) => "no response had arrived",
+            (_, Some(_), _) => "output had arrived",
+            (_, None, true) => "lifecycle events had arrived, but no output",
+            (_, None, false) => "a response head had arrived, but no event",
+        }
+    }
+}
+
+impl BodyState {
+    /// What a head announces.
+    ///
+    /// # Errors
+    ///
+    /// A failure when the response cannot be an answer in any form.
+    pub(super) fn from_head(
+        head: ResponseHead,
+        limits: &Limits,
+        now: Moment,
+        document_expected: bool,
+    ) -> Result<Self, Failure> {
+        if !(200..300).contains(&head.status) {
+            return Ok(Self::Refusal(head, Vec::new(), now));
+        }
+        if head.status == 204 {
+            return Err(with_status(
+                Failure::new(
+                    ErrorKind::EmptyResponse,
+                    "expected an answer, but found status 204",
+                ),
+                &head,
+            ));
+        }
+        let media_type = head
+            .header("content-type")
+            .map(|value| {
+                let (essence, _) = value.split_once(';').unwrap_or((value, ""));
+                essence.trim().to_ascii_lowercase()
+            })
+            .unwrap_or_default();
+        let is_json = media_type == "application/json"
+            || (media_type.starts_with("application/") && media_type.ends_with("+json"));
+        if is_json {
+            return Ok(Self::Document(head, Vec::new()));
+        }
+        match media_type.as_str() {
+            "text/event-stream" | "" | "text/plain" if !document_expected => {
+                let config = DecoderConfig::new()
+                    .max_event_bytes(limits.max_event_bytes)
+                    .last_event_id(Text::default());
+                Ok(Self::Events(Box::new(EventBody {
+                    decoder: Decoder::new(config),
+                    prefix: Some(Vec::new()),
+                })))
+            }
+            "" | "text/plain" => Ok(Self::Document(head, Vec::new())),
+            other => {
+                let shown: String = other
+                    .chars()
+                    .filter(char::is_ascii_graphic)
+                    .take(80)
+                    .collect();
+                Err(with_status(
+                    Failure::new(
+                        ErrorKind::Protocol,
+                        format!("expected an event stream, but found content type `{shown}`"),
+                    ),
+                    &head,
+                ))
+            }
+        }
+    }
+}
+
+/// The failure, with the status of the response it concerns.
+pub(super) fn with_status(failure: Failure, head: &ResponseHead) -> Failure {
+    Failure {
+        status: Some(head.status),
+        ..failure
+    }
+}

@@ -1,0 +1,473 @@
+//! What the upstream sends: head, body, events.
+
+use super::exchange::{BodyState, Exchange, with_status};
+use super::{Fact, Now, Operation, Output, State};
+use crate::error::ErrorKind;
+use crate::proto::classify::Failure;
+use crate::proto::dialect::{
+    EventKind, ExpandError, ResponseStatus, SpliceError, expand, is_whole_payload, provider_error,
+    provider_error_from_body, response_status, sequence_of,
+};
+use crate::proto::journal::{Anchored, AttemptKind, Control, Delivered, Spliced};
+use crate::proto::model::{Completion, Delta, ResponseHead};
+use crate::proto::retry::RetryHints;
+use crate::proto::sse::{EndOfInput, Event, Item};
+use bytes::Bytes;
+
+/// What follows after an event.
+enum Step {
+    /// More is expected.
+    Go,
+    /// The dialect's end marker came.
+    End,
+}
+
+impl Operation {
+    pub(super) fn receive(&mut self, now: Now, mut exchange: Box<Exchange>, fact: Fact) -> State {
+        exchange.last_byte = now.moment;
+        match fact {
+            Fact::Head(head) => self.head(now, exchange, head),
+            Fact::Chunk(bytes) => self.chunk(now, exchange, bytes),
+            Fact::EndOfBody => self.end_of_body(now, exchange),
+            Fact::Failed(failure) => {
+                if matches!(exchange.body, BodyState::Refusal(..)) {
+                    return self.refused(now, exchange);
+                }
+                self.failed(now, &exchange, &Failure::from_transport(&failure))
+            }
+        }
+    }
+
+    fn head(&mut self, now: Now, mut exchange: Box<Exchange>, head: ResponseHead) -> State {
+        exchange.request_id = [
+            "x-request-id",
+            "request-id",
+            "x-oai-request-id",
+            "apim-request-id",
+        ]
+        .into_iter()
+        .find_map(|name| head.header(name))
+        .map(|id| id.chars().take(128).collect());
+        let document = exchange.kind == AttemptKind::Poll;
+        match BodyState::from_head(head, &self.plan.limits, now.moment, document) {
+            Ok(body) => {
+                exchange.body = body;
+                State::Exchanging(exchange)
+            }
+            Err(failure) => self.failed(now, &exchange, &failure),
+        }
+    }
+
+    fn chunk(&mut self, now: Now, mut exchange: Box<Exchange>, bytes: Bytes) -> State {
+        let limits = self.plan.limits;
+        match &mut exchange.body {
+            // A body without a head cannot be; a transport that sends one is broken.
+            BodyState::AwaitingHead => {
+                let failure = Failure::new(ErrorKind::Internal, "a body came before its head");
+                self.failed(now, &exchange, &failure)
+            }
+            BodyState::Refusal(_, body, _) => {
+                let room = limits.max_error_body.saturating_sub(body.len());
+                body.extend(bytes.iter().take(room));
+                if body.len() >= limits.max_error_body {
+                    return self.refused(now, exchange);
+                }
+                State::Exchanging(exchange)
+            }
+            BodyState::Document(head, body) => {
+                if body.len().saturating_add(bytes.len()) > limits.max_event_bytes {
+                    let failure = Failure::new(
+                        ErrorKind::EventTooLarge,
+                        format!(
+                            "expected a JSON answer of at most {} bytes",
+                            limits.max_event_bytes
+                        ),
+                    );
+                    let failure = with_status(failure, head);
+                    return self.failed(now, &exchange, &failure);
+                }
+                body.extend_from_slice(&bytes);
+                State::Exchanging(exchange)
+            }
+            BodyState::Events(events) => {
+                if let Some(prefix) = &mut events.prefix {
+                    if prefix.len().saturating_add(bytes.len()) <= limits.max_error_body {
+                        prefix.extend_from_slice(&bytes);
+                    } else {
+                        events.prefix = None;
+                    }
+                }
+                events.decoder.push(bytes);
+                self.decode(now, exchange)
+            }
+        }
+    }
+
+    fn decode(&mut self, now: Now, mut exchange: Box<Exchange>) -> State {
+        loop {
+            let BodyState::Events(events) = &mut exchange.body else {
+                return State::Exchanging(exchange);
+            };
+            match events.decoder.next() {
+                Ok(None) => {
+                    self.commit_if_due(now, &mut exchange);
+                    return State::Exchanging(exchange);
+                }
+                Ok(Some(Item::Comment(_))) => {
+                    self.counts.comments = self.counts.comments.saturating_add(1);
+                }
+                Ok(Some(Item::Event(event))) => {
+                    events.prefix = None;
+                    match self.event(now, &mut exchange, &event) {
+                        Ok(Step::Go) => {}
+                        Ok(Step::End) => return self.complete(now, &exchange),
+                        Err(failure) => return self.failed(now, &exchange, &failure),
+                    }
+                }
+                Err(error) => {
+                    let failure = Failure::new(ErrorKind::EventTooLarge, error.to_string());
+                    return self.failed(now, &exchange, &failure);
+                }
+            }
+        }
+    }
+
+    /// One event of the upstream; a continuation's is rewritten first.
+    fn event(&mut self, now: Now, exchange: &mut Exchange, event: &Event) -> Result<Step, Failure> {
+        let Some(splicer) = &mut exchange.splicer else {
+            return self.read(now, exchange, event);
+        };
+        let mut rewritten = Vec::new();
+        let result = splicer.push(event, &mut rewritten);
+        self.read_rewritten(now, exchange, &rewritten, result)
+    }
+
+    /// What a continuation held back at its seam, when its stream has ended.
+    fn rest_of_splice(&mut self, now: Now, exchange: &mut Exchange) -> Result<Step, Failure> {
+        let Some(splicer) = &mut exchange.splicer else {
+            return Ok(Step::Go);
+        };
+        let mut rewritten = Vec::new();
+        let result = splicer.finish(&mut rewritten);
+        self.read_rewritten(now, exchange, &rewritten, result)
+    }
+
+    fn read_rewritten(
+        &mut self,
+        now: Now,
+        exchange: &mut Exchange,
+        events: &[Event],
+        result: Result<(), SpliceError>,
+    ) -> Result<Step, Failure> {
+        for event in events {
+            if let Step::End = self.read(now, exchange, event)? {
+                return Ok(Step::End);
+            }
+        }
+        result.map(|()| Step::Go).map_err(|error| match error {
+            SpliceError::Malformed(malformed) => {
+                Failure::new(ErrorKind::Protocol, malformed.to_string())
+            }
+            error => Failure::new(ErrorKind::ContinuationMismatch, error.to_string()),
+        })
+    }
+
+    fn read(&mut self, now: Now, exchange: &mut Exchange, event: &Event) -> Result<Step, Failure> {
+        if exchange.kind == AttemptKind::Resume {
+            let sequence = sequence_of(event);
+            if self.anchor.has_seen(sequence) {
+                self.counts.duplicates = self.counts.duplicates.saturating_add(1);
+                return Ok(Step::Go);
+            }
+        }
+        let mut deltas = Vec::new();
+        let reading = self.interpreter.read(event, &mut deltas).map_err(|error| {
+            Failure::new(
+                ErrorKind::Protocol,
+                format!("{error}, before byte {} of the body", event.end_offset),
+            )
+        })?;
+        self.anchor.advance(reading.sequence);
+        match reading.kind {
+            EventKind::Error => {
+                return Err(Failure::in_band(reading.error.unwrap_or_default()));
+            }
+            EventKind::KeepAlive => {
+                self.counts.keep_alives = self.counts.keep_alives.saturating_add(1);
+                return Ok(Step::Go);
+            }
+            EventKind::Noise => {
+                self.counts.noise = self.counts.noise.saturating_add(1);
+                return Ok(Step::Go);
+            }
+            EventKind::Unknown => self.counts.unknown = self.counts.unknown.saturating_add(1),
+            EventKind::Output | EventKind::Lifecycle | EventKind::End => {}
+        }
+        self.bytes = self.bytes.saturating_add(event.data.len());
+        if self.bytes > self.plan.limits.max_answer_bytes {
+            return Err(Failure::new(
+                ErrorKind::JournalFull,
+                format!(
+                    "expected an answer of at most {} bytes",
+                    self.plan.limits.max_answer_bytes
+                ),
+            ));
+        }
+        exchange.substance = true;
+        self.take_deltas(now, exchange, &deltas)?;
+        self.join_on(now, exchange);
+        self.held.push(
+            now.moment,
+            Delivered::from_event(event, reading.sequence),
+            &deltas,
+        );
+        // After the commit point nothing waits, except for the first output of
+        // a continuation: until it comes, that can still be tried again.
+        let waits = !self.committed
+            || (exchange.kind == AttemptKind::Continue && exchange.first_output.is_none());
+        if !waits || self.held.is_over(now.moment) {
+            self.commit(now);
+        }
+        if reading.kind == EventKind::End {
+            return Ok(Step::End);
+        }
+        if self.interpreter.completion() == Completion::Proven {
+            exchange.finished.get_or_insert(now.moment);
+        }
+        Ok(Step::Go)
+    }
+
+    fn take_deltas(
+        &mut self,
+        now: Now,
+        exchange: &mut Exchange,
+        deltas: &[Delta],
+    ) -> Result<(), Failure> {
+        for delta in deltas {
+            if delta.is_output() {
+                exchange.first_output.get_or_insert(now.moment);
+                exchange.last_output = now.moment;
+                self.in_vain = 0;
+            }
+            match delta {
+                Delta::ResponseId(id) => self.named(now, exchange, id)?,
+                Delta::Usage(usage) => exchange.usage.update(usage),
+                _ => {}
+            }
+            self.answer.apply(delta);
+        }
+        Ok(())
+    }
+
+    /// The provider named the answer. A stream that a resume brought must be of
+    /// the same answer: a splice needs proof of identity.
+    fn named(&mut self, now: Now, exchange: &Exchange, id: &str) -> Result<(), Failure> {
+        let joins = matches!(exchange.kind, AttemptKind::Resume | AttemptKind::Poll);
+        if joins && self.anchor.resumable_id().is_some_and(|known| known != id) {
+            return Err(Failure::new(
+                ErrorKind::ContinuationMismatch,
+                "expected the response that was cut, but the provider sent another one",
+            ));
+        }
+        if self.anchor.name(id) && self.anchor.is_resumable() {
+            self.outbox.control(
+                now.wall,
+                Control::Anchored(Anchored {
+                    attempt: exchange.number,
+                    response_id: id.to_owned(),
+                    resumable: true,
+                }),
+            );
+        }
+        Ok(())
+    }
+
+    /// Records that another stream is joined on, once, before its first event.
+    fn join_on(&mut self, now: Now, exchange: &mut Exchange) {
+        let joins = matches!(
+            exchange.kind,
+            AttemptKind::Resume | AttemptKind::Poll | AttemptKind::Continue
+        );
+        if joins && !exchange.spliced && self.committed {
+            exchange.spliced = true;
+            self.outbox.control(
+                now.wall,
+                Control::Spliced(Spliced {
+                    attempt: exchange.number,
+                    kind: exchange.kind,
+                    after: None,
+                }),
+            );
+        }
+    }
+
+    /// Commits what is held if the hold has ended by time.
+    pub(super) fn commit_if_due(&mut self, now: Now, _exchange: &mut Exchange) {
+        if self.held.is_over(now.moment) {
+            self.commit(now);
+        }
+    }
+
+    /// The commit point, or one more step behind it.
+    pub(super) fn commit(&mut self, now: Now) {
+        self.committed = true;
+        for event in self.held.take() {
+            self.outbox.event(now.wall, event);
+        }
+    }
+
+    fn end_of_body(&mut self, now: Now, mut exchange: Box<Exchange>) -> State {
+        match &mut exchange.body {
+            BodyState::AwaitingHead => {
+                let failure = Failure::new(
+                    ErrorKind::ConnectionClosed,
+                    "the connection was closed before a response",
+                );
+                self.failed(now, &exchange, &failure)
+            }
+            BodyState::Refusal(..) => self.refused(now, exchange),
+            BodyState::Document(head, body) => {
+                let (head, body) = (std::mem::take(head), std::mem::take(body));
+                self.document(now, exchange, &head, &body)
+            }
+            BodyState::Events(events) => {
+                let last = events.decoder.finish(EndOfInput::Flush);
+                let prefix = events.prefix.take();
+                // An unterminated event counts only if it is whole.
+                let whole = last
+                    .ok()
+                    .flatten()
+                    .filter(|event| is_whole_payload(&event.data));
+                if let Some(event) = whole {
+                    match self.event(now, &mut exchange, &event) {
+                        Ok(Step::Go) => {}
+                        Ok(Step::End) => return self.complete(now, &exchange),
+                        Err(failure) => return self.failed(now, &exchange, &failure),
+                    }
+                }
+                match self.rest_of_splice(now, &mut exchange) {
+                    Ok(Step::Go) => {}
+                    Ok(Step::End) => return self.complete(now, &exchange),
+                    Err(failure) => return self.failed(now, &exchange, &failure),
+                }
+                self.ended_without_marker(now, &exchange, prefix)
+            }
+        }
+    }
+
+    fn ended_without_marker(
+        &mut self,
+        now: Now,
+        exchange: &Exchange,
+        prefix: Option<Vec<u8>>,
+    ) -> State {
+        if self.interpreter.completion() != Completion::Open {
+            return self.complete(now, exchange);
+        }
+        let failure = match prefix {
+            // No event at all, but text: a bare JSON error in the stream's place.
+            Some(bytes) if !bytes.trim_ascii().is_empty() => {
+                let text = String::from_utf8_lossy(&bytes);
+                provider_error(&text).map_or_else(
+                    || {
+                        Failure::new(
+                            ErrorKind::Protocol,
+                            format!(
+                                "expected an event stream, but found {} bytes that are none",
+                                bytes.len()
+                            ),
+                        )
+                    },
+                    Failure::in_band,
+                )
+            }
+            _ if exchange.substance => Failure::new(
+                ErrorKind::Truncated,
+                "the stream ended without the dialect's proof of completion",
+            ),
+            _ => Failure::new(
+                ErrorKind::EmptyResponse,
+                "the response ended without a single event of substance",
+            ),
+        };
+        self.failed(now, exchange, &failure)
+    }
+
+    /// A whole JSON document in the place of a stream.
+    fn document(
+        &mut self,
+        now: Now,
+        mut exchange: Box<Exchange>,
+        head: &ResponseHead,
+        body: &[u8],
+    ) -> State {
+        if body.trim_ascii().is_empty() {
+            let failure = Failure::new(
+                ErrorKind::EmptyResponse,
+                "expected a JSON answer, but found an empty body",
+            );
+            return self.failed(now, &exchange, &with_status(failure, head));
+        }
+        let text = String::from_utf8_lossy(body);
+        if let Some(error) = provider_error(&text) {
+            return self.failed(now, &exchange, &Failure::in_band(error));
+        }
+        match response_status(&text) {
+            Some(ResponseStatus::Running) if exchange.kind == AttemptKind::Poll => {
+                return self.poll_again(now, &exchange);
+            }
+            Some(ResponseStatus::Running) => {
+                let failure = Failure::new(
+                    ErrorKind::Protocol,
+                    "expected an answer, but found a response that is still running",
+                );
+                return self.failed(now, &exchange, &with_status(failure, head));
+            }
+            Some(ResponseStatus::Cancelled) => {
+                let failure = Failure::new(
+                    ErrorKind::ContinuationMismatch,
+                    "expected an answer, but found that the provider's run was cancelled",
+                );
+                return self.failed(now, &exchange, &with_status(failure, head));
+            }
+            _ => {}
+        }
+        let events = match expand(self.plan.request.dialect(), &text, &self.answer) {
+            Ok(events) => events,
+            Err(error) => {
+                let kind = match error {
+                    ExpandError::Mismatch { .. } => ErrorKind::ContinuationMismatch,
+                    _ => ErrorKind::Protocol,
+                };
+                let failure = Failure::new(kind, error.to_string());
+                return self.failed(now, &exchange, &with_status(failure, head));
+            }
+        };
+        for event in events {
+            match self.event(now, &mut exchange, &event) {
+                Ok(Step::Go) => {}
+                Ok(Step::End) => return self.complete(now, &exchange),
+                Err(failure) => return self.failed(now, &exchange, &failure),
+            }
+        }
+        self.ended_without_marker(now, &exchange, None)
+    }
+
+    /// A response that is not the answer has said what it had to say.
+    pub(super) fn refused(&mut self, now: Now, mut exchange: Box<Exchange>) -> State {
+        let BodyState::Refusal(head, body, _) = &mut exchange.body else {
+            return State::Exchanging(exchange);
+        };
+        let (head, body) = (std::mem::take(head), std::mem::take(body));
+        let provider = provider_error_from_body(&body, head.header("content-type"));
+        let hints = RetryHints::from_head(&head, now.wall);
+        let failure = Failure::from_response(&head, provider, hints);
+        self.failed(now, &exchange, &failure)
+    }
+
+    pub(super) fn close(&mut self, exchange: &Exchange) {
+        self.outputs.push_back(Output::Close {
+            attempt: exchange.number,
+        });
+    }
+}
