@@ -4,6 +4,8 @@
 //! is no runtime, no clock, no randomness, no file, socket or environment. A new
 //! module gets a line in [`FLOORS`] before anything may import it.
 
+#![cfg(test)] // else the lints take the helpers for production code
+
 #[path = "layering/paths.rs"]
 mod paths;
 #[path = "layering/planted.rs"]
@@ -68,7 +70,8 @@ const HOMES: &[(&str, &[&str])] = &[
 ];
 
 /// Parts of the standard library that reach outside the process, or read a
-/// clock. A `SystemTime` is a plain value; only reading one is not.
+/// clock. A `SystemTime` and an address are plain values; only reading the clock
+/// and opening a socket are not.
 const OUTSIDE: &[&str] = &[
     "std::env",
     "std::fs",
@@ -165,7 +168,8 @@ impl House {
             if self.by_feature.iter().any(|name| name == root) {
                 say(line, format!("`{root}` {ABOVE}: a feature brings it"));
             }
-            if let Some(part) = OUTSIDE.iter().find(|part| is_within(&name, part)) {
+            let outside = OUTSIDE.iter().find(|part| is_within(&name, part));
+            if let Some(part) = outside.filter(|_| !is_address(&name)) {
                 say(line, format!("`{part}` {ABOVE}: {PLAIN}"));
             }
             if reference.parts.last().is_some_and(|last| last == "now") {
@@ -246,6 +250,13 @@ fn is_hall(module: &str) -> bool {
 fn is_within(path: &str, module: &str) -> bool {
     path.strip_prefix(module)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// `IpAddr` and its kin, which only happen to live beside the sockets.
+fn is_address(path: &str) -> bool {
+    ["std::net::Ip", "std::net::SocketAddr"]
+        .iter()
+        .any(|start| path.starts_with(start))
 }
 
 /// Words that need no path to reach outside.

@@ -39,7 +39,7 @@ pub(crate) fn paths(tokens: &[Token], module: &[String]) -> Vec<Reference> {
         let after = path_tree(tokens, at, &[], &mut found);
         for (line, parts) in found {
             if used || parts.len() > 1 {
-                out.push(scopes.resolve(line, parts, used));
+                out.push(scopes.resolve(line, &parts, used));
             }
         }
         at = after.max(at + 1);
@@ -129,7 +129,7 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    fn resolve(&self, line: usize, parts: Vec<String>, used: bool) -> Reference {
+    fn resolve(&self, line: usize, parts: &[String], used: bool) -> Reference {
         let inline = self.inline.iter().map(|(name, _)| name.clone());
         let mut base: Vec<_> = self.module.iter().cloned().chain(inline).collect();
         let steps = parts
