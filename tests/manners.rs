@@ -33,6 +33,14 @@ fn no_file_is_longer_than_600_lines() {
 }
 
 #[test]
+fn every_file_holds_something() {
+    let empty = source()
+        .into_iter()
+        .filter(|(_, text)| text.trim().is_empty());
+    none(empty.map(|(path, _)| format!("{path}: an empty file")));
+}
+
+#[test]
 fn nothing_is_left_undone_or_switched_off() {
     none(each_file(|_, tokens| {
         let todo = calls(tokens, &["todo", "unimplemented"], "!");
