@@ -1,6 +1,7 @@
 //! How fast event streams are decoded, beside a plain line scan and beside two
 //! other decoders. Run it with `cargo bench --no-default-features --bench decode`;
-//! it takes less than a minute.
+//! it takes less than a minute. Add `-- WORD` for the tables with that word in
+//! their title.
 //!
 //! Absolute figures belong to the machine. What holds is the ratio within one
 //! run: the contenders take turns, and each figure is the median of its turns.
@@ -83,6 +84,10 @@ fn main() {
 }
 
 fn table(title: &str, chunks: &[Bytes], contenders: &[(&str, Contender)], turns: usize) {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    if !title.contains(&filter.unwrap_or_default()) {
+        return;
+    }
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     let mut times = vec![Vec::with_capacity(turns); contenders.len()];
     for _ in 0..turns {

@@ -109,6 +109,16 @@ fn replacements_of_invalid_bytes_count_with_their_own_size() {
 }
 
 #[test]
+fn the_id_of_an_event_that_is_too_large_does_not_count() {
+    for data in [&b"too long"[..], b"\xFF\xFF\xFF"] {
+        let stream = [b"id:1\ndata:\n\nid:2\ndata:", data, b"\n\n"].concat();
+        let outcome = check(15, &stream);
+        assert!(outcome.error.is_some());
+        assert_eq!(outcome.last_event_id, "1");
+    }
+}
+
+#[test]
 fn after_the_error_there_is_nothing_more() {
     let mut decoder = Decoder::new(DecoderConfig::new().max_event_bytes(8));
     decoder.push(Bytes::from_static(b"data:x\n\ndata: too long"));

@@ -41,7 +41,7 @@ impl Copies {
     }
 }
 
-/// A text of the pending event or of the stream's state.
+/// A text of the stream's state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     pub(super) text: Text,
@@ -72,6 +72,14 @@ pub(super) fn reserve(buffer: &mut Vec<u8>, additional: usize, limit: usize) {
         let doubled = buffer.capacity().saturating_mul(2).min(limit);
         let target = needed.max(doubled).max(64);
         buffer.reserve_exact(target - buffer.len());
+    }
+}
+
+/// Makes room for the last bytes of a large content: just that, since doubling
+/// would copy megabytes to add what may be two bytes.
+pub(super) fn reserve_last(buffer: &mut Vec<u8>, additional: usize) {
+    if buffer.len() > KEPT {
+        buffer.reserve_exact(additional);
     }
 }
 
