@@ -340,16 +340,17 @@ impl Decoder {
     /// Ends decoding at this offset, and gives back all memory but the state of
     /// the stream.
     fn close(&mut self, offset: u64) {
+        self.pending = Pending::starting_at(offset);
         if self.in_chunk {
             self.detach();
         }
+        self.copies = Copies::default();
         self.chunk = Bytes::new();
         self.position = 0;
         self.base = offset;
         self.waiting = VecDeque::new();
         self.line = Vec::new();
         self.joined = Vec::new();
-        self.pending = Pending::starting_at(offset);
         self.closed = true;
     }
 
