@@ -22,6 +22,16 @@ pub(crate) fn within<F: Future>(future: F) -> impl Future<Output = F::Output> {
     }
 }
 
+/// The value of a future that is ready now.
+pub(crate) fn now<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
 /// A listener on a free port, and the URL that leads to it.
 pub(crate) async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -170,10 +180,20 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Peer<S> {
         self.stream.flush().await.unwrap();
     }
 
+    /// As `send`, to a client that may have left.
+    pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.ok();
+    }
+
+    /// Says that nothing more will come.
+    pub(crate) async fn close_writing(&mut self) {
+        self.stream.shutdown().await.ok();
+    }
+
     /// Says that nothing more will come, and reads until the client says so too:
     /// closing with unread bytes would be a reset.
     pub(crate) async fn fin(mut self) {
-        self.stream.shutdown().await.ok();
+        self.close_writing().await;
         self.gone().await;
     }
 

@@ -128,9 +128,10 @@ impl ReqwestTransportBuilder {
             .referer(false)
             .retry(::reqwest::retry::never())
             // Cargo features add up over a whole build: another crate may have
-            // compiled these in, and what they decode must not depend on that.
+            // compiled these in, and what is decoded must not depend on that.
             .no_brotli()
             .no_deflate()
+            .no_gzip()
             .no_zstd();
         if self.pool_idle_timeout.is_zero() {
             client = client.pool_max_idle_per_host(0);

@@ -26,6 +26,9 @@ use std::io;
 /// has a say in it.
 const TLS_TEXT_LIMIT: usize = 200;
 
+/// How many content codings a message names. One is common, two are odd.
+const CODINGS_LIMIT: usize = 4;
+
 /// The failure of a request whose response has no head yet.
 pub(super) fn of_open(error: &::reqwest::Error, encrypted: bool) -> TransportFailure {
     if error.is_builder() {
@@ -83,14 +86,6 @@ pub(super) fn of_body(error: &::reqwest::Error) -> TransportFailure {
     if let Some(tls) = facts.tls {
         return sent(ErrorKind::Tls, tls_text(tls));
     }
-    // Every error of the connection passes through hyper; what does not comes
-    // from the decoder above it.
-    if facts.hyper.is_none() && facts.h2.is_none() {
-        return sent(
-            ErrorKind::Decode,
-            "expected a whole gzip body, but found one that is cut or corrupt",
-        );
-    }
     match facts.io {
         Some(kind) if breaks(kind) => sent(
             ErrorKind::Reset,
@@ -107,17 +102,48 @@ pub(super) fn of_body(error: &::reqwest::Error) -> TransportFailure {
     }
 }
 
-/// The refusal of a body in a coding that is not decoded here.
-pub(super) fn of_coding(coding: &str) -> TransportFailure {
-    const KNOWN: [&str; 7] = ["br", "zstd", "deflate", "compress", "gzip", "x-gzip", "dcb"];
-    // A name that we do not know could be any text.
-    let name = KNOWN
-        .into_iter()
-        .find(|known| known.eq_ignore_ascii_case(coding))
-        .unwrap_or("an unknown one");
+/// The failure of a gzip body that HTTP delivered whole.
+pub(super) fn of_gzip() -> TransportFailure {
     sent(
         ErrorKind::Decode,
-        format!("expected a body in identity or gzip coding, but found {name}"),
+        "expected a whole gzip body, but found one that is cut or corrupt",
+    )
+}
+
+/// The refusal of a body in codings that are not decoded here.
+pub(super) fn of_codings(codings: &[String]) -> TransportFailure {
+    // Registered codings, and the old spellings of RFC 9110 section 8.4.1. A name
+    // that is not among them could be any text.
+    const KNOWN: [&str; 9] = [
+        "br",
+        "compress",
+        "dcb",
+        "dcz",
+        "deflate",
+        "gzip",
+        "x-compress",
+        "x-gzip",
+        "zstd",
+    ];
+    let mut names: Vec<_> = codings
+        .iter()
+        .take(CODINGS_LIMIT)
+        .map(|coding| {
+            KNOWN
+                .into_iter()
+                .find(|known| known.eq_ignore_ascii_case(coding))
+                .map_or("an unknown one", |_| coding.as_str())
+        })
+        .collect();
+    if codings.len() > CODINGS_LIMIT {
+        names.push("more");
+    }
+    sent(
+        ErrorKind::Decode,
+        format!(
+            "expected the content coding identity or gzip, but found {}",
+            names.join(", ")
+        ),
     )
 }
 

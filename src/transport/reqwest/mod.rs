@@ -17,8 +17,10 @@
 //!   the difference.
 //! - **Content codings are not asked for** (`accept-encoding: identity`). One
 //!   that comes all the same is decoded as it arrives if it is gzip, and refused
-//!   by name otherwise: raw bytes are never passed on as text. gzip costs seven
-//!   small crates; proxies that compress event streams unasked use it.
+//!   by name otherwise: raw bytes are never passed on as text. Proxies that
+//!   compress event streams unasked use gzip. The client's own decoding is off:
+//!   it drops all but the first of several gzip members and calls that a clean
+//!   end, where some senders write one member per event.
 //! - **Trust is Mozilla's roots, compiled in**, and ring does the mathematics.
 //!   The platform's verifier, which reqwest would start by default, is not used:
 //!   the same binary trusts the same certificates on every machine, and a slim
@@ -35,6 +37,7 @@
 
 mod builder;
 mod failure;
+mod gzip;
 mod request;
 
 pub use builder::ReqwestTransportBuilder;
@@ -44,6 +47,7 @@ use crate::error::Result;
 use crate::proto::model::{ResponseHead, TransportFailure};
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
+use gzip::Gunzip;
 use std::fmt;
 
 /// The transport over sockets.
@@ -91,11 +95,17 @@ impl Transport for ReqwestTransport {
                 .execute(request)
                 .await
                 .map_err(|error| failure::of_open(&error, encrypted))?;
-            let head = head_of(&response);
-            let body = match foreign_coding(&head) {
-                None => Reading::Open(response),
-                Some(coding) => {
-                    let failure = failure::of_coding(coding);
+            let mut head = head_of(&response);
+            let reading = match codings(&head).as_slice() {
+                [] => Reading::Open(response, None),
+                [coding] if is_gzip(coding) => {
+                    // They describe the bytes before decoding.
+                    head.headers
+                        .retain(|(name, _)| name != "content-encoding" && name != "content-length");
+                    Reading::Open(response, Some(Box::default()))
+                }
+                foreign => {
+                    let failure = failure::of_codings(foreign);
                     // The status of a refusal says more than its coding does.
                     if response.status().is_success() {
                         return Err(failure);
@@ -105,7 +115,7 @@ impl Transport for ReqwestTransport {
             };
             Ok(Response {
                 head,
-                body: Box::new(ReqwestBody { reading: body }),
+                body: Box::new(ReqwestBody { reading }),
             })
         })
     }
@@ -116,7 +126,7 @@ struct ReqwestBody {
 }
 
 enum Reading {
-    Open(::reqwest::Response),
+    Open(::reqwest::Response, Option<Box<Gunzip>>),
     /// The coding is one that we do not decode; told at the first read.
     Refused(TransportFailure),
     Over,
@@ -126,7 +136,7 @@ impl fmt::Debug for ReqwestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The vendor's output would show the URL.
         let state = match &self.reading {
-            Reading::Open(_) => "open",
+            Reading::Open(..) => "open",
             Reading::Refused(_) => "refused",
             Reading::Over => "over",
         };
@@ -137,22 +147,44 @@ impl fmt::Debug for ReqwestBody {
 impl Body for ReqwestBody {
     fn chunk(&mut self) -> BoxFuture<'_, std::result::Result<Option<Bytes>, TransportFailure>> {
         Box::pin(async move {
-            while let Reading::Open(response) = &mut self.reading {
-                match response.chunk().await {
-                    Ok(Some(piece)) if piece.is_empty() => {}
-                    Ok(Some(piece)) => return Ok(Some(piece)),
-                    Ok(None) => self.reading = Reading::Over,
-                    Err(error) => {
-                        self.reading = Reading::Over;
-                        return Err(failure::of_body(&error));
-                    }
-                }
+            let result = self.reading.next().await;
+            if !matches!(result, Ok(Some(_))) {
+                // Fused; and the connection is let go of now, not when the caller
+                // gets round to dropping the body.
+                self.reading = Reading::Over;
             }
-            match std::mem::replace(&mut self.reading, Reading::Over) {
-                Reading::Refused(failure) => Err(failure),
-                Reading::Open(_) | Reading::Over => Ok(None),
-            }
+            result
         })
+    }
+}
+
+impl Reading {
+    async fn next(&mut self) -> std::result::Result<Option<Bytes>, TransportFailure> {
+        let (response, mut gunzip) = match self {
+            Self::Open(response, gunzip) => (response, gunzip.as_deref_mut()),
+            Self::Refused(failure) => return Err(failure.clone()),
+            Self::Over => return Ok(None),
+        };
+        loop {
+            if let Some(gunzip) = &mut gunzip
+                && let Some(decoded) = gunzip.next().map_err(|()| failure::of_gzip())?
+            {
+                return Ok(Some(decoded));
+            }
+            let piece = response.chunk().await;
+            match (
+                piece.map_err(|error| failure::of_body(&error))?,
+                &mut gunzip,
+            ) {
+                (Some(piece), Some(gunzip)) => gunzip.feed(piece),
+                (Some(piece), None) if piece.is_empty() => {}
+                (Some(piece), None) => return Ok(Some(piece)),
+                (None, Some(gunzip)) => {
+                    return gunzip.end().map(|()| None).map_err(|()| failure::of_gzip());
+                }
+                (None, None) => return Ok(None),
+            }
+        }
     }
 }
 
@@ -170,13 +202,19 @@ fn head_of(response: &::reqwest::Response) -> ResponseHead {
     }
 }
 
-/// A content coding that is still on the body. The client has removed the header
-/// where it decodes.
-fn foreign_coding(head: &ResponseHead) -> Option<&str> {
+/// The content codings of the body, outermost last; identity is none.
+fn codings(head: &ResponseHead) -> Vec<String> {
     head.headers
         .iter()
         .filter(|(name, _)| name == "content-encoding")
         .flat_map(|(_, value)| value.split(','))
         .map(str::trim)
-        .find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// `x-gzip` is an old name of the same (RFC 9110 section 8.4.1.3).
+fn is_gzip(coding: &str) -> bool {
+    coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip")
 }
