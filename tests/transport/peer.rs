@@ -180,6 +180,11 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Peer<S> {
         self.stream.flush().await.unwrap();
     }
 
+    /// Reads anything at all.
+    pub(crate) async fn some(&mut self) {
+        assert!(within(self.more()).await, "the client left");
+    }
+
     /// As `send`, to a client that may have left.
     pub(crate) async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.ok();

@@ -110,9 +110,7 @@ mod tests {
 
     #[test]
     fn members_and_pieces_do_not_change_what_comes_out() {
-        let text: Vec<u8> = (0..8_000_u32)
-            .flat_map(|n| (n * n).to_le_bytes())
-            .collect();
+        let text: Vec<u8> = (0..8_000_u32).flat_map(|n| (n * n).to_le_bytes()).collect();
         let (first, second) = text.split_at(15_000);
         let bytes = [member(first), member(b""), member(second)].concat();
         for size in [1, 2, 7, 4_096, 5_000, bytes.len()] {
