@@ -1,6 +1,6 @@
 //! No secret in an error, a Debug output or a log, whatever happens.
 
-use crate::peer::{Peer, listen, now, post, transport, within};
+use crate::peer::{Peer, drain, listen, now, post, transport, within};
 use std::fmt::{self, Write};
 use std::sync::{Mutex, Once};
 use streamkeep::transport::{Outgoing, Transport};
@@ -135,13 +135,8 @@ async fn play(http2: bool, ending: Vec<u8>, reset: bool, out: &mut String) {
         Ok(mut response) => {
             // The head itself is the provider's words, and the caller's to read.
             write!(out, "{:?} {transport:?}", response.body).unwrap();
-            loop {
-                match within(response.body.chunk()).await {
-                    Ok(Some(_)) => {}
-                    Ok(None) => break,
-                    Err(failure) => writeln!(out, "{failure:?}").unwrap(),
-                }
-            }
+            let (_, failure) = drain(&mut *response.body).await;
+            writeln!(out, "{failure:?}").unwrap();
         }
         Err(failure) => writeln!(out, "{failure:?}").unwrap(),
     }

@@ -152,7 +152,13 @@ fn of_connect(facts: &Facts<'_>, timed_out: bool, encrypted: bool) -> TransportF
     if let Some(tls) = facts.tls {
         return unsent(ErrorKind::Tls, tls_text(tls));
     }
-    if timed_out || facts.io == Some(io::ErrorKind::TimedOut) {
+    if facts.io == Some(io::ErrorKind::TimedOut) {
+        return unsent(
+            ErrorKind::ConnectTimeout,
+            "no connection before the system gave up",
+        );
+    }
+    if timed_out {
         return unsent(
             ErrorKind::ConnectTimeout,
             "no connection within the connect limit",
