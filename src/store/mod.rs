@@ -2,6 +2,27 @@
 //!
 //! The trait and its contract stand here; each backend has a file of its own.
 
+mod entry;
+mod ext;
+mod heads;
+mod memory;
+mod pages;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "conformance")]
+mod faulty;
+#[cfg(feature = "sled")]
+mod sled;
+
+pub use ext::StoreExt;
+#[cfg(feature = "conformance")]
+pub use faulty::{AppendGate, Fault, FaultyStore};
+pub use heads::{HeadWatch, Heads};
+pub use memory::MemoryStore;
+#[cfg(feature = "sled")]
+pub use sled::{SledStore, SledStoreBuilder};
+
 use crate::error::Result;
 use crate::proto::journal::{Record, Status};
 use crate::proto::model::{Cursor, Fingerprint, Generation, Key, Seq, WallTime};
@@ -234,23 +255,4 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// What an acknowledged record survives.
     fn durability(&self) -> Durability;
-}
-
-/// Wakes a reader when there may be something new. Only a hint: what is true
-/// stands in the store.
-#[derive(Debug, Clone)]
-pub struct HeadWatch(tokio::sync::watch::Receiver<u64>);
-
-impl HeadWatch {
-    /// Waits for the next wake-up. Returns at once if one came since the last
-    /// call. Never returns when the store is gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// A future dropped before it was ready loses no wake-up.
-    pub async fn changed(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
 }

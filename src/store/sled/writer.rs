@@ -1,0 +1,576 @@
+//! The one thread that writes.
+//!
+//! It takes everything that waits, applies it in order, flushes once, and only
+//! then answers: what arrives while a flush is running goes into the next one, so
+//! groups size themselves. Being alone, it checks a lease and writes the records
+//! without anything in between, and of racing claims the first one wins.
+
+use super::cache::{Cache, Hot};
+use super::command::{Append, Command, Reply};
+use super::db::{Db, failed, guarded, is_panic, no_run};
+use super::layout::{self, Run, Stored};
+use super::reader::missing;
+use super::{Failure, Shared, SledStoreBuilder, State};
+use crate::error::{Error, ErrorKind, Result};
+use crate::proto::model::{Key, Seq, WallTime};
+use crate::store::entry::{Decision, Footing, Gone, Known, decide, removed};
+use crate::store::{Claim, Claimed, Lease};
+use std::collections::HashSet;
+use std::fs::File;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Requests that one flush acknowledges at most, so that none waits behind an
+/// endless group.
+const MAX_GROUP: usize = 4096;
+/// Encoded bytes after which a group is closed.
+const MAX_GROUP_BYTES: usize = 8 << 20;
+/// How many run numbers are reserved at a time.
+const RUN_BLOCK: u64 = 4096;
+/// How long a database that failed is left alone before it is opened again.
+const REOPEN_AFTER: Duration = Duration::from_millis(250);
+const NEXT_RUN: &str = "next_run";
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    settings: SledStoreBuilder,
+    commands: mpsc::Receiver<Command>,
+    cache: Cache,
+    runs: RunNumbers,
+    current: Option<CurrentTree>,
+    /// Trees that new runs were put into since the collection began.
+    touched: HashSet<u64>,
+    failed_at: Option<Instant>,
+    /// Held for as long as the store is open.
+    _lock: File,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CurrentTree {
+    serial: u64,
+    since: WallTime,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RunNumbers {
+    next: u64,
+    reserved: u64,
+    /// The number of the last records tree.
+    last_tree: u64,
+}
+
+/// What a group has done so far.
+#[derive(Default)]
+struct Group {
+    replies: Vec<Reply>,
+    wake: Vec<Key>,
+    failure: Option<Failure>,
+    wrote: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        settings: SledStoreBuilder,
+        commands: mpsc::Receiver<Command>,
+        lock: File,
+    ) -> Result<Self> {
+        let mut writer = Self {
+            shared,
+            settings,
+            commands,
+            cache: Cache::default(),
+            runs: RunNumbers::default(),
+            current: None,
+            touched: HashSet::new(),
+            failed_at: None,
+            _lock: lock,
+        };
+        let shared = Arc::clone(&writer.shared);
+        if let State::Open(db) = &*shared.db.read().unwrap_or_else(PoisonError::into_inner) {
+            writer.runs = guarded(|| RunNumbers::read(db))?;
+        }
+        Ok(writer)
+    }
+
+    /// Until every handle of the store is gone and all they asked for is done.
+    pub(super) fn run(mut self) {
+        while let Some(first) = self.commands.blocking_recv() {
+            let mut bytes = first.bytes();
+            let mut commands = vec![first];
+            while commands.len() < MAX_GROUP && bytes < MAX_GROUP_BYTES {
+                let Ok(next) = self.commands.try_recv() else {
+                    break;
+                };
+                bytes = bytes.saturating_add(next.bytes());
+                commands.push(next);
+            }
+            self.commit(commands);
+        }
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
+        let last = std::mem::replace(&mut *state, State::Down(Failure::closed()));
+        close(last);
+    }
+
+    fn commit(&mut self, commands: Vec<Command>) {
+        self.reopen_if_down();
+        let shared = Arc::clone(&self.shared);
+        let mut group = Group::default();
+        let mut drops = Vec::new();
+        let state = shared.db.read().unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Down(failure) => {
+                for command in commands {
+                    command.refuse(failure);
+                }
+                return;
+            }
+            State::Open(db) => {
+                let done = guarded(|| {
+                    for command in commands {
+                        match command {
+                            Command::DropTrees { keep, reply } => drops.push((keep, reply)),
+                            command => self.apply(db, command, &mut group),
+                        }
+                    }
+                    if group.wrote && group.failure.is_none() {
+                        db.sled.flush().map_err(failed)?;
+                    }
+                    Ok(())
+                });
+                if let Err(error) = done {
+                    group.failure = Some(Failure::of(&error));
+                }
+            }
+        }
+        drop(state);
+        if let Some(failure) = group.failure.take() {
+            self.fail(&failure);
+            for reply in group.replies {
+                reply.fail(&failure);
+            }
+            for (_, reply) in drops {
+                let _ = reply.send(Err(failure.to_error()));
+            }
+            return;
+        }
+        let mut pending = shared
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        pending.clear();
+        drop(pending);
+        for reply in group.replies {
+            reply.send();
+        }
+        for key in group.wake {
+            shared.heads.wake(&key);
+        }
+        for (keep, reply) in drops {
+            let result = self.drop_trees(&keep);
+            if let Err(error) = &result {
+                self.fail(&Failure::of(error));
+            }
+            let _ = reply.send(result);
+        }
+    }
+
+    fn apply(&mut self, db: &Db, command: Command, group: &mut Group) {
+        if let Some(failure) = &group.failure {
+            command.refuse(failure);
+            return;
+        }
+        match command {
+            Command::Claim { claim, reply } => {
+                let result = self.claim(db, &claim, group);
+                self.note(group, &result);
+                group.replies.push(Reply::Claim(reply, result));
+            }
+            Command::Renew {
+                lease,
+                until,
+                reply,
+            } => {
+                let result = self.change(db, &lease, group, |hot| {
+                    hot.stored.entry.renew(&lease, until).map(|()| true)
+                });
+                self.note(group, &result);
+                group.replies.push(Reply::Unit(reply, result));
+            }
+            Command::Release { lease, reply } => {
+                let result = self.change(db, &lease, group, |hot| hot.stored.entry.release(&lease));
+                self.note(group, &result);
+                group.replies.push(Reply::Unit(reply, result));
+            }
+            Command::Append(mut append) => {
+                let result = self.append(db, &mut append, group);
+                self.note(group, &result);
+                if result.is_ok() {
+                    group.wake.push(append.lease.key);
+                }
+                group.replies.push(Reply::Append(append.reply, result));
+            }
+            Command::Delete { key, reply } => {
+                let result = self.delete(db, &key, group);
+                self.note(group, &result);
+                group.wake.push(key);
+                group.replies.push(Reply::Delete(reply, result));
+            }
+            Command::BeginCollection { reply } => {
+                self.touched.clear();
+                group.replies.push(Reply::Unit(reply, Ok(())));
+            }
+            Command::Expire { keys, now, reply } => {
+                let result = keys
+                    .into_iter()
+                    .map(|key| self.expire(db, key, now, group))
+                    .collect();
+                self.note(group, &result);
+                group.replies.push(Reply::Expired(reply, result));
+            }
+            Command::Forget { keys, now, reply } => {
+                let result = keys.iter().try_for_each(|key| forget(db, key, now, group));
+                self.note(group, &result);
+                group.replies.push(Reply::Unit(reply, result));
+            }
+            // Taken out of the group: it needs the readers to be away.
+            Command::DropTrees { reply, .. } => {
+                let _ = reply.send(Ok(()));
+            }
+        }
+    }
+
+    fn claim(&mut self, db: &Db, claim: &Claim, group: &mut Group) -> Result<Claimed> {
+        let gone = db.gone(&claim.key)?;
+        let hot = self.cache.get(db, &claim.key)?;
+        let known = match (&hot, &gone) {
+            (Some(hot), _) => Known::Live(&hot.stored.entry),
+            (None, Some(gone)) => Known::Gone(gone),
+            (None, None) => Known::Nothing,
+        };
+        let (footing, entry) = match (decide(known, claim)?, &hot) {
+            (Decision::Grant(footing, entry), _) => (footing, entry),
+            (Decision::Existing, Some(hot)) => {
+                return Ok(Claimed::Existing(hot.stored.entry.state(&claim.key)));
+            }
+            (Decision::Existing, None) => return Err(missing(db, &claim.key)),
+        };
+        let mut runs = match (footing, hot) {
+            (Footing::Same, Some(hot)) => {
+                hot.check_whole()?;
+                hot.stored.runs.clone()
+            }
+            (Footing::Next, Some(hot)) => hot.stored.runs.clone(),
+            _ => Vec::new(),
+        };
+        if footing != Footing::Same {
+            runs.push(Run {
+                generation: entry.generation,
+                id: self.runs.take(db, group)?,
+                tree: self.tree_for(db, claim.now, group)?,
+            });
+        }
+        let stored = Stored { entry, runs };
+        write_entry(db, &claim.key, &stored, group)?;
+        if gone.is_some() {
+            db.gone.remove(claim.key.as_str()).map_err(failed)?;
+        }
+        group.wake.push(claim.key.clone());
+        let granted = Claimed::Granted(
+            stored.entry.lease(&claim.key),
+            stored.entry.state(&claim.key),
+        );
+        self.cache.put(claim.key.clone(), Hot::new(db, stored));
+        Ok(granted)
+    }
+
+    /// Changes an entry and writes it, if the change says that it did.
+    fn change(
+        &mut self,
+        db: &Db,
+        lease: &Lease,
+        group: &mut Group,
+        change: impl FnOnce(&mut Hot) -> Result<bool>,
+    ) -> Result<()> {
+        let hot = self.cache.get(db, &lease.key)?.ok_or_else(removed)?;
+        if change(hot)? {
+            write_entry(db, &lease.key, &hot.stored, group)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, db: &Db, append: &mut Append, group: &mut Group) -> Result<Seq> {
+        let hot = self.cache.get(db, &append.lease.key)?.ok_or_else(removed)?;
+        hot.stored.entry.check_append(&append.lease, append.first)?;
+        hot.check_whole()?;
+        let run = hot.stored.current().ok_or_else(no_run)?;
+        let tree = hot.tree.as_ref().ok_or_else(no_tree)?;
+        let before = hot.stored.entry.tail;
+        let bytes = append.value.len().saturating_sub(layout::VALUE_HEADER) as u64;
+        let tail = before.after(u64::from(append.count), bytes, append.status, append.now);
+        let key = layout::value_key(run.id, append.first);
+        layout::seal(&key, &mut append.value, append.count, &tail);
+        // Noted before it is written: a reader reads first and asks then.
+        let mut pending = self
+            .shared
+            .pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        pending.entry(run.id).or_insert(before);
+        drop(pending);
+        group.wrote = true;
+        tree.insert(key, &*append.value).map_err(failed)?;
+        if let Some(current) = &mut self.current
+            && current.serial == run.tree
+        {
+            current.bytes = current.bytes.saturating_add(append.value.len() as u64);
+        }
+        hot.stored.entry.advance(tail);
+        Ok(tail.head)
+    }
+
+    fn delete(&mut self, db: &Db, key: &Key, group: &mut Group) -> Result<bool> {
+        let Some(hot) = self.cache.get(db, key)? else {
+            return Ok(false);
+        };
+        let runs = hot.stored.runs.clone();
+        let gone = hot.stored.entry.deleted();
+        self.remove(db, key, &gone, group)?;
+        runs.into_iter().try_for_each(|run| db.remove_run(run))?;
+        Ok(true)
+    }
+
+    /// Whether the journal was removed.
+    fn expire(&mut self, db: &Db, key: Key, now: WallTime, group: &mut Group) -> Result<bool> {
+        let Some(hot) = self.cache.get(db, &key)? else {
+            return Ok(false);
+        };
+        if !hot.stored.entry.is_over(now) {
+            return Ok(false);
+        }
+        let gone = hot.stored.entry.expired(now);
+        self.remove(db, &key, &gone, group)?;
+        group.wake.push(key);
+        Ok(true)
+    }
+
+    fn remove(&mut self, db: &Db, key: &Key, gone: &Gone, group: &mut Group) -> Result<()> {
+        group.wrote = true;
+        // In this order: between the two the journal is still there.
+        db.gone
+            .insert(key.as_str(), layout::pack(gone)?)
+            .map_err(failed)?;
+        db.keys.remove(key.as_str()).map_err(failed)?;
+        self.cache.remove(key);
+        Ok(())
+    }
+
+    /// An error of the database, as opposed to a refusal by the contract, ends the
+    /// group: what it wrote before cannot be relied on either. Damage is of one
+    /// journal; but a request that met it may have stopped half way, so what is
+    /// remembered is read again.
+    fn note<T>(&mut self, group: &mut Group, result: &Result<T>) {
+        let Err(error) = result else {
+            return;
+        };
+        match error.kind() {
+            ErrorKind::StoreUnavailable | ErrorKind::StoreFull => {
+                group.failure = Some(Failure::of(error));
+            }
+            ErrorKind::StoreCorrupt => self.cache = Cache::default(),
+            _ => {}
+        }
+    }
+
+    /// Where a new run goes.
+    fn tree_for(&mut self, db: &Db, now: WallTime, group: &mut Group) -> Result<u64> {
+        let serial = match self.current {
+            Some(current)
+                if current.bytes < self.settings.tree_bytes
+                    && current.since <= now
+                    && now < current.since.after(self.settings.tree_span) =>
+            {
+                current.serial
+            }
+            _ => {
+                let serial = self.runs.last_tree.saturating_add(1);
+                group.wrote = true;
+                db.add_records(serial)?;
+                self.runs.last_tree = serial;
+                self.current = Some(CurrentTree {
+                    serial,
+                    since: now,
+                    bytes: 0,
+                });
+                serial
+            }
+        };
+        self.touched.insert(serial);
+        Ok(serial)
+    }
+
+    /// Drops the records trees that no journal refers to.
+    fn drop_trees(&mut self, keep: &HashSet<u64>) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        // Readers are kept away: sled does not say what a reader of a dropped tree
+        // meets.
+        let state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
+        let State::Open(db) = &*state else {
+            return Ok(());
+        };
+        guarded(|| {
+            let mut dropped = false;
+            for serial in db.serials() {
+                if keep.contains(&serial) || self.touched.contains(&serial) {
+                    continue;
+                }
+                if self.current.is_some_and(|current| current.serial == serial) {
+                    self.current = None;
+                }
+                db.drop_records(serial)?;
+                dropped = true;
+            }
+            if dropped {
+                db.sled.flush().map_err(failed)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// sled stays failed once it has failed: it is closed, and opened again when
+    /// the next request comes. What was acknowledged is on disk.
+    fn fail(&mut self, failure: &Failure) {
+        tracing::warn!(error = %failure.to_error(), "the journal store failed and is closed");
+        self.cache = Cache::default();
+        self.current = None;
+        self.failed_at = Some(Instant::now());
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
+        let last = std::mem::replace(&mut *state, State::Down(failure.clone()));
+        if failure.panicked {
+            // After a panic its threads and locks may be in any state, and closing
+            // it could wait for ever. It stays as it is until the process ends.
+            std::mem::forget(last);
+        } else {
+            close(last);
+        }
+    }
+
+    fn reopen_if_down(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let state = shared.db.read().unwrap_or_else(PoisonError::into_inner);
+        let wait = match &*state {
+            State::Open(_) => return,
+            State::Down(failure) => {
+                failure.panicked || self.failed_at.is_some_and(|at| at.elapsed() < REOPEN_AFTER)
+            }
+        };
+        drop(state);
+        if wait {
+            return;
+        }
+        let opened = self
+            .settings
+            .open_db()
+            .and_then(|db| Ok((guarded(|| RunNumbers::read(&db))?, db)));
+        let mut state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
+        match opened {
+            Ok((runs, db)) => {
+                self.runs = runs;
+                let mut pending = shared
+                    .pending
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                pending.clear();
+                *state = State::Open(db);
+                tracing::info!("the journal store is open again");
+            }
+            Err(error) => {
+                self.failed_at = Some(Instant::now());
+                *state = State::Down(Failure::of(&error));
+            }
+        }
+    }
+}
+
+impl RunNumbers {
+    fn read(db: &Db) -> Result<Self> {
+        let next = match db.sled.get(NEXT_RUN).map_err(failed)? {
+            None => 1,
+            Some(bytes) => (*bytes).try_into().map(u64::from_be_bytes).map_err(|_| {
+                Error::new(
+                    ErrorKind::StoreCorrupt,
+                    "expected the number of the next run, but found other bytes",
+                )
+            })?,
+        };
+        Ok(Self {
+            next,
+            reserved: next,
+            last_tree: db.serials().last().copied().unwrap_or(0),
+        })
+    }
+
+    /// A number that no run has had. Numbers are reserved on disk before they are
+    /// used; those left over at a restart are skipped.
+    fn take(&mut self, db: &Db, group: &mut Group) -> Result<u64> {
+        if self.next >= self.reserved {
+            let reserved = self.next.saturating_add(RUN_BLOCK);
+            group.wrote = true;
+            db.sled
+                .insert(NEXT_RUN, &reserved.to_be_bytes())
+                .map_err(failed)?;
+            self.reserved = reserved;
+        }
+        let number = self.next;
+        self.next = number.saturating_add(1);
+        Ok(number)
+    }
+}
+
+fn write_entry(db: &Db, key: &Key, stored: &Stored, group: &mut Group) -> Result<()> {
+    group.wrote = true;
+    db.keys
+        .insert(key.as_str(), layout::pack(stored)?)
+        .map_err(failed)?;
+    Ok(())
+}
+
+fn forget(db: &Db, key: &Key, now: WallTime, group: &mut Group) -> Result<()> {
+    // It may have been claimed and removed again since it was looked at.
+    if db.gone(key)?.is_some_and(|gone| gone.until <= now) {
+        group.wrote = true;
+        db.gone.remove(key.as_str()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn no_tree() -> Error {
+    Error::new(
+        ErrorKind::StoreCorrupt,
+        "expected the records of the journal, but found that their tree is not there",
+    )
+}
+
+fn close(state: State) {
+    // Closing flushes, and can meet the same damage as any other call.
+    if let Err(error) = guarded(|| {
+        drop(state);
+        Ok(())
+    }) {
+        tracing::warn!(%error, "the journal store did not close cleanly");
+    }
+}
+
+impl Failure {
+    pub(super) fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            message: error.message().to_owned(),
+            panicked: is_panic(error),
+        }
+    }
+}
