@@ -96,19 +96,19 @@ impl Db {
         }
     }
 
-    /// An entry of the tree `keys`, brought up to date from the records, or from
-    /// what `instead` gives once they were read.
+    /// An entry of the tree `keys`, brought up to date from the records, but not
+    /// beyond what `limit` gives once they were read.
     pub(super) fn settle(
         &self,
         bytes: &[u8],
-        instead: impl FnOnce(Run) -> Option<Tail>,
+        limit: impl FnOnce(Run) -> Option<Tail>,
     ) -> Result<Loaded> {
         let stored: Stored = layout::unpack(bytes)?;
         let Some(run) = stored.current() else {
             return Err(no_run());
         };
         let (tail, damaged) = self.tail(run)?;
-        let tail = instead(run).or(tail);
+        let tail = earlier(tail, limit(run));
         Ok(Loaded::new(stored, tail, damaged))
     }
 
@@ -138,16 +138,15 @@ impl Db {
     }
 
     /// Visits the values of a run in order, from the one that holds the record
-    /// `from`, until the visitor says `false`. Gives the tail of the last value
-    /// that was there, if all of them were visited.
+    /// `from`, until the visitor says `false`.
     pub(super) fn visit(
         &self,
         run: Run,
         from: Seq,
         mut visitor: impl FnMut(Seq, Option<&[u8]>) -> bool,
-    ) -> Result<Option<Tail>> {
+    ) -> Result<Visited> {
         let Some(tree) = self.records(run.tree) else {
-            return Ok(None);
+            return Ok(Visited::All(None));
         };
         let exact = layout::value_key(run.id, from);
         // A reader that follows along asks for the beginning of a value: found
@@ -169,10 +168,10 @@ impl Db {
             let first = layout::first_of_key(&key).unwrap_or(MAX_SEQ);
             let frames = tail.and_then(|_| value.get(VALUE_HEADER..));
             if !visitor(first, frames) {
-                return Ok(None);
+                return Ok(Visited::Some);
             }
         }
-        Ok(tail)
+        Ok(Visited::All(tail))
     }
 
     /// Removes the values of a run one by one.
@@ -185,6 +184,26 @@ impl Db {
             tree.remove(key.map_err(failed)?).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+/// How a visit to the values of a run ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Visited {
+    /// The visitor wanted no more.
+    Some,
+    /// There were no more: how far the run had come with the last one, if there
+    /// was any.
+    All(Option<Tail>),
+}
+
+/// Whichever of the two came first. A reader finds out in two steps how far a run
+/// has come and what of it is not acknowledged, and the writer goes on in between:
+/// then the limit is beyond what was read.
+pub(super) fn earlier(read: Option<Tail>, limit: Option<Tail>) -> Option<Tail> {
+    match (read, limit) {
+        (Some(read), Some(limit)) if limit.head < read.head => Some(limit),
+        (read, _) => read,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What readers see: acknowledged records, from a thread that may block.
 
-use super::db::{Db, Loaded, failed, guarded, no_run};
+use super::db::{Db, Loaded, Visited, earlier, failed, guarded, no_run};
 use super::layout::{self, Run, Stored};
 use super::{Shared, State};
 use crate::error::{Error, ErrorKind, Result};
@@ -119,10 +119,10 @@ impl Shared {
             None => page.damaged(None),
         })?;
         let (tail, damaged) = match visited {
-            Some(tail) => (Some(tail), false),
-            None => db.tail(run)?,
+            Visited::All(tail) => (tail, false),
+            Visited::Some => db.tail(run)?,
         };
-        let tail = self.unacknowledged(run).or(tail);
+        let tail = earlier(tail, self.unacknowledged(run));
         let (head, lost, entry) = if after.generation == current {
             let loaded = Loaded::new(stored, tail, damaged);
             let entry = loaded.stored.entry;
@@ -130,7 +130,7 @@ impl Shared {
         } else {
             let latest = stored.current().ok_or_else(no_run)?;
             let (latest_tail, _) = db.tail(latest)?;
-            let latest_tail = self.unacknowledged(latest).or(latest_tail);
+            let latest_tail = earlier(latest_tail, self.unacknowledged(latest));
             let entry = Loaded::new(stored, latest_tail, false).stored.entry;
             (tail.map_or(Seq::ZERO, |tail| tail.head), damaged, entry)
         };
