@@ -12,6 +12,8 @@ pub mod error;
 pub mod proto;
 #[cfg(feature = "client")]
 pub mod store;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 #[cfg(feature = "client")]
 pub mod transport;
 
