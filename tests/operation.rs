@@ -2,8 +2,8 @@
 
 #[path = "support/machine.rs"]
 mod machine;
-#[path = "support/wire.rs"]
-mod wire;
+#[path = "support/events.rs"]
+mod events;
 
 use machine::{World, background, chat, messages};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use streamkeep::proto::journal::{Control, RecoveryOption};
 use streamkeep::proto::operation::{Hold, Input, Operation, Outcome, Recovered, Recovery};
 use streamkeep::proto::retry::RetryPolicy;
 use streamkeep::proto::timeouts::Timeouts;
-use wire::{CREATED, DONE, HEL, ITEM, LO, ROLE, STOP, WHOLE, completed, delta};
+use events::{CREATED, DONE, HEL, ITEM, LO, ROLE, STOP, WHOLE, completed, delta};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -8,8 +8,8 @@
 #[path = "support/machine.rs"]
 #[expect(dead_code, reason = "the stories use the rest of the harness")]
 mod machine;
-#[path = "support/wire.rs"]
-mod wire;
+#[path = "support/events.rs"]
+mod events;
 
 use machine::{World, background, chat, messages};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use streamkeep::ErrorKind;
 use streamkeep::proto::model::{ResponseHead, TransportFailure};
 use streamkeep::proto::operation::{Fact, Hold, Input, Plan, Recovered};
 use streamkeep::proto::timeouts::Timeouts;
-use wire::{DONE, ROLE, STOP, delta};
+use events::{DONE, ROLE, STOP, delta};
 
 #[derive(Clone, Debug)]
 enum Act {
