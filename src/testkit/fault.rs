@@ -97,7 +97,7 @@ impl Fault {
 
     /// The connection is reset before anything is read from it. It counts as one
     /// request. (For a port nobody listens on see
-    /// [`refused_url`](super::refused_url).)
+    /// [`ClosedPort`](super::ClosedPort).)
     pub const fn refuse() -> Self {
         Self::of(Kind::Refuse, At::Usual)
     }
@@ -109,6 +109,11 @@ impl Fault {
     }
 
     /// The server closes with a RST. By default before the head.
+    ///
+    /// What was written before has reached the client's kernel, unless its
+    /// buffers were full: a client that does not read loses what did not fit.
+    /// Some systems also drop what the client has received and not yet read;
+    /// Linux does not.
     pub const fn reset() -> Self {
         Self::of(Kind::Reset, At::BeforeHead)
     }

@@ -112,24 +112,6 @@ impl Drop for Listening {
     }
 }
 
-/// The URL of a port of this machine on which nobody listens: a connection to it
-/// is refused.
-///
-/// Another process could take the port later; in practice the kernel hands out
-/// fresh ports for long before it comes back to one.
-///
-/// # Errors
-///
-/// When no port can be had.
-///
-/// # Cancel safety
-///
-/// Nothing is left behind when the future is dropped.
-pub async fn refused_url() -> io::Result<String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    Ok(format!("http://{}", listener.local_addr()?))
-}
-
 /// Closes with a FIN. What the client still sends is read and thrown away for a
 /// while: closing a socket with unread bytes makes the kernel send a RST, which
 /// is another fault than the one that was asked for.

@@ -64,11 +64,13 @@
 
 mod answer;
 mod background;
+mod closed_port;
 mod fault;
 mod frame;
 mod gate;
 mod http;
 mod listen;
+mod place;
 mod play;
 mod program;
 mod proxy;
@@ -82,9 +84,9 @@ mod step;
 mod words;
 
 pub use answer::Ending;
+pub use closed_port::ClosedPort;
 pub use fault::Fault;
 pub use gate::Gate;
-pub use listen::refused_url;
 pub use proxy::{ByteProxy, Cut, ProxyConnection, ProxyEnd, ProxyPlan};
 pub use raw::{RawPlan, RawServer};
 pub use record::{EndedBy, ExchangeEnd, RecordedRequest};

@@ -187,7 +187,8 @@ impl Scenario {
     }
 
     /// Each event waits at the gate. The head does not. A background response
-    /// waits there while it is generated, once an event, however many read it.
+    /// waits there while it is generated, once an event, however many read it. An
+    /// answer without `stream` does not wait.
     pub fn gate(mut self, gate: &Gate) -> Self {
         self.pace = Pace::Gate(gate.clone());
         self

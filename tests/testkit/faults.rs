@@ -7,9 +7,9 @@ use crate::wire::{
 use serde_json::Value;
 use std::time::Duration;
 use streamkeep::proto::model::Dialect;
-use streamkeep::testkit::{EndedBy, Failure, Fault, Gate, Scenario, Upstream, Words, refused_url};
+use streamkeep::testkit::{ClosedPort, EndedBy, Failure, Fault, Gate, Scenario, Upstream, Words};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 const CHAT: Dialect = Dialect::OpenAiChat;
 
@@ -107,12 +107,13 @@ async fn a_refused_connection_is_reset_unread_and_counts_as_a_request() {
 }
 
 #[tokio::test]
-async fn nobody_listens_on_a_refused_url() {
-    let url = refused_url().await.unwrap();
-    let error = TcpStream::connect(url.strip_prefix("http://").unwrap())
-        .await
-        .unwrap_err();
+async fn nobody_listens_on_a_closed_port_and_nobody_else_can() {
+    let port = ClosedPort::take().unwrap();
+    let address = port.url().strip_prefix("http://").unwrap().to_owned();
+    let error = TcpStream::connect(&address).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    let error = TcpListener::bind(port.address()).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
 }
 
 #[tokio::test]

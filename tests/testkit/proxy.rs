@@ -3,7 +3,7 @@
 use crate::Numbers;
 use crate::wire::{End, STREAM, exchange, open, read_to_end, read_until, request, soon};
 use streamkeep::testkit::{
-    ByteProxy, Cut, Gate, ProxyEnd, ProxyPlan, Scenario, Upstream, refused_url,
+    ByteProxy, ClosedPort, Cut, Gate, ProxyEnd, ProxyPlan, Scenario, Upstream,
 };
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -143,7 +143,8 @@ async fn a_cut_closes_the_servers_side_too() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_resets_the_client() {
-    let proxy = ByteProxy::start(&refused_url().await.unwrap(), ProxyPlan::new())
+    let port = ClosedPort::take().unwrap();
+    let proxy = ByteProxy::start(&port.url(), ProxyPlan::new())
         .await
         .unwrap();
     let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
