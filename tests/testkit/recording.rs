@@ -2,7 +2,7 @@
 
 use crate::wire::{BodyEnd, STREAM, ask, exchange, find, open, read_until, request, soon};
 use streamkeep::proto::model::Dialect;
-use streamkeep::testkit::{EndedBy, Gate, Scenario, Upstream};
+use streamkeep::testkit::{EndedBy, Fault, Gate, Scenario, Upstream, Words};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -196,5 +196,25 @@ async fn a_server_that_is_dropped_or_stopped_leaves_nothing_behind() {
         if stop {
             assert!(TcpStream::connect(address).await.is_err());
         }
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_a_fault_cuts_in_two_takes_one_permit() {
+    for fault in [
+        Fault::split_utf8(),
+        Fault::insert(": in between\n\n").after_byte(400),
+    ] {
+        let gate = Gate::new();
+        let scenario = Scenario::openai_chat()
+            .text(Words::prefixed("größe", 5))
+            .gate(&gate)
+            .on(1, fault);
+        let upstream = Upstream::start(scenario).await.unwrap();
+        // A role, five words, a finish reason, usage and the end marker.
+        gate.permit(9);
+        let got = ask(&upstream.url(), CHAT).await;
+        assert_eq!(got.body_end(), BodyEnd::Whole);
+        assert_eq!(gate.arrivals(), 9);
     }
 }
