@@ -8,6 +8,8 @@
 //! randomness and no runtime. Above it stand the stores, the transports and the
 //! client that drives one operation machine per request.
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod error;
 pub mod proto;
 #[cfg(feature = "client")]
@@ -17,6 +19,8 @@ pub mod testkit;
 #[cfg(feature = "client")]
 pub mod transport;
 
+#[cfg(feature = "client")]
+pub use client::{Client, Credential};
 pub use error::{Error, ErrorClass, ErrorKind, Result};
 pub use proto::dialect::Request;
 pub use proto::model::{Cursor, Dialect, Key};

@@ -1,10 +1,12 @@
 //! The operation machine: one story per test, with invented time.
 
+#[path = "support/events.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod events;
 #[path = "support/machine.rs"]
 mod machine;
-#[path = "support/events.rs"]
-mod events;
 
+use events::{CREATED, DONE, HEL, ITEM, LO, ROLE, STOP, WHOLE, completed, delta};
 use machine::{World, background, chat, messages};
 use std::time::Duration;
 use streamkeep::ErrorKind;
@@ -12,7 +14,6 @@ use streamkeep::proto::journal::{Control, RecoveryOption};
 use streamkeep::proto::operation::{Hold, Input, Operation, Outcome, Recovered, Recovery};
 use streamkeep::proto::retry::RetryPolicy;
 use streamkeep::proto::timeouts::Timeouts;
-use events::{CREATED, DONE, HEL, ITEM, LO, ROLE, STOP, WHOLE, completed, delta};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -5,12 +5,14 @@
 //! the store, no replay of the original request after output was committed,
 //! nothing after `Finish`. These tests throw everything at it.
 
+#[path = "support/events.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod events;
 #[path = "support/machine.rs"]
 #[expect(dead_code, reason = "the stories use the rest of the harness")]
 mod machine;
-#[path = "support/events.rs"]
-mod events;
 
+use events::{DONE, ROLE, STOP, delta};
 use machine::{World, background, chat, messages};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -18,7 +20,6 @@ use streamkeep::ErrorKind;
 use streamkeep::proto::model::{ResponseHead, TransportFailure};
 use streamkeep::proto::operation::{Fact, Hold, Input, Plan, Recovered};
 use streamkeep::proto::timeouts::Timeouts;
-use events::{DONE, ROLE, STOP, delta};
 
 #[derive(Clone, Debug)]
 enum Act {

@@ -1,7 +1,6 @@
 //! Small wire texts for tests.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(dead_code, reason = "no test uses all of them")]
 
 /// A chat chunk with this text.
 pub(crate) fn delta(text: &str) -> String {
