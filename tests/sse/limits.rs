@@ -109,6 +109,13 @@ fn replacements_of_invalid_bytes_count_with_their_own_size() {
 }
 
 #[test]
+fn a_cut_off_event_can_be_too_large_only_when_it_is_flushed() {
+    let outcome = check(12, b"data: \xFF\xFF\xFF");
+    assert_eq!(outcome.error, Some(too_large(0, 6, 12)));
+    assert_eq!(outcome.cut_off, None);
+}
+
+#[test]
 fn the_id_of_an_event_that_is_too_large_does_not_count() {
     for data in [&b"too long"[..], b"\xFF\xFF\xFF"] {
         let stream = [b"id:1\ndata:\n\nid:2\ndata:", data, b"\n\n"].concat();

@@ -1,7 +1,7 @@
 //! The same streams through two other decoders.
 //!
 //! The number of streams is proptest's, 256 unless `PROPTEST_CASES` says
-//! otherwise. With 100,000, in release, the run takes a few seconds.
+//! otherwise. With 100,000, in release, the run takes half a minute.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -80,7 +80,11 @@ pub(crate) fn decode(
         assert!(decoder.scanned() <= 16 * pushed, "work is not linear");
     }
     let last_event_id = decoder.last_event_id().to_string();
-    let cut_off = decoder.finish(end).unwrap();
+    // A cut-off event may yet prove too large, if it takes replacements.
+    let cut_off = decoder.finish(end).unwrap_or_else(|found| {
+        assert_eq!(error.replace(found), None, "a second error");
+        None
+    });
     assert_eq!(
         decoder.last_event_id().as_str(),
         cut_off

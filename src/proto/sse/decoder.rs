@@ -465,7 +465,7 @@ impl Decoder {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "measured: a call would return the text through memory, at a fifth of the speed"
+        reason = "measured: a call returns the text through memory, which costs an event 5 ns of 70"
     )]
     fn decode(&mut self, start: usize, end: usize) -> Result<Held, DecodeError> {
         self.scanned += (end - start) as u64;
