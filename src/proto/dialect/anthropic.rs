@@ -81,17 +81,17 @@ impl Anthropic {
             }
             "content_block_start" => {
                 if let Some(block) = payload.content_block.0 {
-                    self.block_start(index, block, deltas);
+                    self.block_start(index, *block, deltas);
                 }
             }
             "content_block_stop" => self.block_stop(index, deltas),
             "message_start" => {
                 if let Some(message) = payload.message.0 {
-                    self.message_start(message, deltas);
+                    self.message_start(*message, deltas);
                 }
             }
             "message_delta" => {
-                report(payload.usage.0, deltas);
+                report(payload.usage.0.as_deref(), deltas);
                 let reason = payload.delta.0.and_then(|delta| delta.stop_reason.take());
                 if let Some(word) = reason {
                     self.stop_seen = true;
@@ -128,7 +128,7 @@ impl Anthropic {
             self.model.clone_from(&model);
             deltas.push(Delta::Model(model));
         }
-        report(message.usage.0, deltas);
+        report(message.usage.0.as_ref(), deltas);
     }
 
     fn block_start(&mut self, part: u32, block: BlockObject<'_>, deltas: &mut Vec<Delta>) {
@@ -326,8 +326,8 @@ fn stop_reason(word: String) -> StopReason {
     }
 }
 
-fn report(usage: Option<TokenUsage>, deltas: &mut Vec<Delta>) {
-    if let Some(usage) = usage.map(|usage| usage.usage())
+fn report(usage: Option<&TokenUsage>, deltas: &mut Vec<Delta>) {
+    if let Some(usage) = usage.map(TokenUsage::usage)
         && !usage.is_empty()
     {
         deltas.push(Delta::Usage(usage));
@@ -355,10 +355,10 @@ struct Ev<'a> {
     #[serde(borrow)]
     delta: Obj<DeltaObject<'a>>,
     #[serde(borrow)]
-    content_block: Obj<BlockObject<'a>>,
+    content_block: Obj<Box<BlockObject<'a>>>,
     #[serde(borrow)]
-    message: Obj<MessageObject<'a>>,
-    usage: Obj<TokenUsage>,
+    message: Obj<Box<MessageObject<'a>>>,
+    usage: Obj<Box<TokenUsage>>,
     error: Truthy,
 }
 

@@ -3,6 +3,7 @@
 //! Facts: PROVIDERS.md sections 1, 6, 7 and 11a (sources oa-spec, or-stream,
 //! groq-chunk, mistral-choice, az-devto, vllm-57082).
 
+use super::head::Head;
 use super::lenient::{List, Num, Obj, Str, TextOr, Truthy};
 use super::payload::{Payload, TokenUsage, malformed, unexpected_list};
 use super::tool_router::ToolRouter;
@@ -34,6 +35,7 @@ pub(super) struct Chat {
     id: String,
     model: String,
     choices: BTreeMap<u32, ChoiceState>,
+    head: Head,
     done: bool,
     failed: bool,
 }
@@ -65,9 +67,24 @@ impl Chat {
                     (*index, state)
                 })
                 .collect(),
-            done: false,
-            failed: false,
+            ..Self::default()
         }
+    }
+
+    /// Reads a chunk whose head is known; `None` when it has to be read whole.
+    fn behind_head(
+        &mut self,
+        data: &str,
+        event: &Event,
+        deltas: &mut Vec<Delta>,
+    ) -> Option<Reading> {
+        let rest = self.head.strip(data)?;
+        let reading = match serde_json::from_str::<Chunk<'_>>(&rest) {
+            Ok(chunk) if !chunk.may_be_error(event) => Some(self.chunk(chunk, event, deltas)),
+            Ok(_) | Err(_) => None,
+        };
+        self.head.give_back(rest);
+        reading
     }
 
     fn chunk(&mut self, chunk: Chunk<'_>, event: &Event, deltas: &mut Vec<Delta>) -> Reading {
@@ -153,8 +170,15 @@ impl Interpreter for Chat {
             }
             Payload::Object(data) => data,
         };
+        if let Some(reading) = self.behind_head(data, event, deltas) {
+            return Ok(reading);
+        }
         match serde_json::from_str::<Chunk<'_>>(data) {
-            Ok(chunk) if !chunk.may_be_error(event) => Ok(self.chunk(chunk, event, deltas)),
+            Ok(chunk) if !chunk.may_be_error(event) => {
+                let reading = self.chunk(chunk, event, deltas);
+                self.head.learn(data, Chunk::is_plain_head);
+                Ok(reading)
+            }
             // The slow path: an error, or a key that occurs twice.
             Ok(_) | Err(_) => {
                 let root = parse(data)?;
@@ -184,7 +208,11 @@ impl Interpreter for Chat {
 impl ChoiceState {
     fn read(&mut self, choice: u32, chunk: ChunkChoice<'_>, deltas: &mut Vec<Delta>) {
         // Servers that only pretend to stream send a whole `message` at once.
-        if let Some(delta) = chunk.delta.0.or(chunk.message.0) {
+        if let Some(delta) = chunk
+            .delta
+            .0
+            .or_else(|| chunk.message.0.map(|message| *message))
+        {
             self.delta(choice, delta, deltas);
         }
         let Some(word) = chunk.finish_reason.said() else {
@@ -297,12 +325,23 @@ struct Chunk<'a> {
     kind: Str<'a>,
     #[serde(borrow)]
     choices: List<ChunkChoice<'a>>,
-    usage: Obj<TokenUsage>,
-    x_groq: Obj<Groq>,
+    usage: Obj<Box<TokenUsage>>,
+    x_groq: Obj<Box<Groq>>,
     error: Truthy,
 }
 
 impl Chunk<'_> {
+    /// Whether a head, read as a chunk, says nothing but who answers.
+    fn is_plain_head(head: &str) -> bool {
+        serde_json::from_str::<Chunk<'_>>(head).is_ok_and(|chunk| {
+            chunk.usage.0.is_none()
+                && chunk.x_groq.0.is_none()
+                && chunk.kind.said().is_none()
+                && chunk.object.said() != Some("error")
+                && !chunk.error.0
+        })
+    }
+
     /// Whether [`errors::in_band`] may find an error in this chunk.
     fn may_be_error(&self, event: &Event) -> bool {
         self.error.0
@@ -324,7 +363,7 @@ struct ChunkChoice<'a> {
     #[serde(borrow)]
     delta: Obj<ChunkDelta<'a>>,
     #[serde(borrow)]
-    message: Obj<ChunkDelta<'a>>,
+    message: Obj<Box<ChunkDelta<'a>>>,
     #[serde(borrow)]
     finish_reason: Str<'a>,
     error: Truthy,
@@ -344,7 +383,7 @@ struct ChunkDelta<'a> {
     #[serde(borrow)]
     tool_calls: List<ToolFragment<'a>>,
     #[serde(borrow)]
-    function_call: Obj<Function<'a>>,
+    function_call: Obj<Box<Function<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -369,6 +408,6 @@ struct Function<'a> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Groq {
-    usage: Obj<TokenUsage>,
+    usage: Obj<Box<TokenUsage>>,
     error: Truthy,
 }

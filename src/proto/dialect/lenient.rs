@@ -288,9 +288,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
                 expecting(f)
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
-                let mut items = Vec::new();
-                while let Some(item) = seq.next_element::<Obj<T>>()? {
-                    items.extend(item.0);
+                // One member is what nearly every list has: one candidate, one call.
+                let mut items = Vec::with_capacity(1);
+                while let Some(Obj(item)) = seq.next_element()? {
+                    items.extend(item);
                 }
                 Ok(List::Items(items))
             }

@@ -4,12 +4,33 @@
 //! what kind it is and which [`Delta`]s it carries. It never drops an event:
 //! what it does not know passes through as [`EventKind::Unknown`] and is counted
 //! by the operation.
+//!
+//! What holds for every dialect:
+//!
+//! - An event of any kind may carry deltas; apply them before acting on the kind.
+//!   A terminal event of the Responses API brings the text for which no delta came.
+//! - An event that is an error carries no output, only usage: it is not delivered,
+//!   so what it says must not count as delivered.
+//! - A stop reason is a delta, not the end: usage may follow it. The end is
+//!   [`EventKind::End`], and whether the answer is whole says
+//!   [`Interpreter::completion`].
+//! - Proof of completion: chat, a finish reason of every candidate that was seen;
+//!   Responses, `response.completed` or `response.incomplete`; Anthropic, a stop
+//!   reason with every block closed, or with `message_stop` behind it. An end marker
+//!   alone only claims, and behind an error it does not even that.
+//! - Text of a refusal without any answer text makes a plain stop a
+//!   [`StopReason::Refusal`](super::model::StopReason::Refusal): neither chat nor
+//!   Responses has a reason of its own for it.
+//! - Beside the interpreters stand pure functions for the rest of a dialect: the
+//!   request ([`Request`]), bodies that are no stream ([`provider_error_from_body`],
+//!   [`expand`]) and continuations ([`continuation()`], [`Splicer`]).
 
 mod anthropic;
 mod body;
 mod chat;
 mod continuation;
 mod errors;
+mod head;
 mod hint;
 mod lenient;
 mod payload;

@@ -141,9 +141,9 @@ impl Responses {
             }),
             Kind::Lifecycle => {}
             Kind::KeepAlive => return EventKind::KeepAlive,
-            Kind::Created => self.identify(payload.response.0.as_ref(), deltas),
+            Kind::Created => self.identify(payload.response.0.as_deref(), deltas),
             Kind::Completed | Kind::Incomplete => {
-                self.finish(payload.response.0, kind, deltas);
+                self.finish(payload.response.0.map(|response| *response), kind, deltas);
                 return EventKind::End;
             }
             Kind::Failed => return EventKind::Lifecycle,
@@ -326,11 +326,11 @@ struct Ev<'a> {
     #[serde(borrow)]
     input: Str<'a>,
     #[serde(borrow)]
-    item: Obj<ItemObject<'a>>,
+    item: Obj<Box<ItemObject<'a>>>,
     #[serde(borrow)]
-    part: Obj<PartObject<'a>>,
+    part: Obj<Box<PartObject<'a>>>,
     #[serde(borrow)]
-    response: Obj<ResponseObject<'a>>,
+    response: Obj<Box<ResponseObject<'a>>>,
     error: Truthy,
 }
 
@@ -346,7 +346,7 @@ impl Ev<'_> {
             || event.name == "error"
             || matches!(self.kind.said(), Some("error" | "response.failed"))
             || event.name == "response.failed"
-            || self.response.0.as_ref().is_some_and(failed)
+            || self.response.0.as_deref().is_some_and(failed)
     }
 }
 

@@ -87,7 +87,7 @@ pub fn response_status(json: &str) -> Option<ResponseStatus> {
 
 type Object = Map<String, Value>;
 
-fn named(value: Value) -> Event {
+fn named(value: &Value) -> Event {
     let name = text(value.get("type")).to_owned();
     Event::synthetic(name, value.to_string())
 }

@@ -1,8 +1,11 @@
 //! Arbitrary input: nothing panics, and reading is a function of the input.
 
 use super::Run;
-use crate::proto::dialect::{Payload, interpreter, interpreter_after};
-use crate::proto::model::{Answer, Dialect};
+use crate::proto::dialect::{
+    Continuation, ContinuationForm, DEFAULT_INSTRUCTION, Payload, Splicer, continuation, expand,
+    interpreter, interpreter_after, provider_error, provider_error_from_body,
+};
+use crate::proto::model::{Answer, Dialect, ProviderError};
 use crate::proto::sse::Event;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -158,7 +161,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn no_input_panics_and_reading_is_deterministic(
@@ -192,6 +195,91 @@ proptest! {
                 _ => prop_assert!(reading.is_ok()),
             }
         }
+    }
+
+    #[test]
+    fn a_head_that_is_left_out_changes_nothing(
+        rests in prop::collection::vec((value(), value(), 0_usize..3), 1..8),
+    ) {
+        // The same chunks, once with one head for all, and once with white space
+        // that makes every head another.
+        let heads = [
+            "\"id\":\"a\",\"model\":\"m\"",
+            "\"id\":\"b\",\"object\":\"chat.completion.chunk\"",
+            "\"id\":\"a\",\"usage\":{\"prompt_tokens\":1}",
+        ];
+        let chunks = |spaced: bool| -> Vec<Event> {
+            let chunk = |(n, (delta, more, head)): (usize, &(Value, Value, usize))| {
+                let space = " ".repeat(if spaced { n + 1 } else { 0 });
+                let head = heads[*head];
+                let data = format!(
+                    "{{{space}{head},\"choices\":[{{\"index\":0,\"delta\":{delta}}}],\"x\":{more}}}"
+                );
+                Event::synthetic("message", data)
+            };
+            rests.iter().enumerate().map(chunk).collect()
+        };
+        let plain = Run::of(Dialect::OpenAiChat, &chunks(false));
+        let spaced = Run::of(Dialect::OpenAiChat, &chunks(true));
+        prop_assert_eq!(plain.answer, spaced.answer);
+        prop_assert_eq!(plain.readings, spaced.readings);
+        prop_assert_eq!(plain.completion, spaced.completion);
+    }
+
+    #[test]
+    fn no_whole_answer_panics(value in value(), all in prop::collection::vec(event(), 0..8)) {
+        for dialect in Dialect::ALL {
+            let seen = Run::of(*dialect, &all).answer;
+            let json = match value.clone() {
+                Value::Object(mut root) => {
+                    for name in ["output", "content", "choices"] {
+                        if let Some(inner) = root.get(name).filter(|inner| !inner.is_array()) {
+                            let inner = json!([inner, {"message": inner, "index": 0}]);
+                            root.insert(name.to_owned(), inner);
+                        }
+                    }
+                    root.insert("status".to_owned(), "completed".into());
+                    Value::Object(root)
+                }
+                other => other,
+            };
+            let json = json.to_string();
+            provider_error(&json);
+            if let Ok(events) = expand(*dialect, &json, &seen) {
+                Run::with(interpreter_after(*dialect, &seen), seen, &events);
+            }
+        }
+    }
+
+    #[test]
+    fn no_continuation_panics(
+        first in prop::collection::vec(event(), 0..8),
+        second in prop::collection::vec(event(), 0..8),
+        body in value(),
+        prefill in any::<bool>(),
+    ) {
+        let form = if prefill { ContinuationForm::Prefill } else { ContinuationForm::UserMessage };
+        let seen = Run::of(Dialect::AnthropicMessages, &first).answer;
+        let _refused = continuation(&body.to_string(), &seen, form, DEFAULT_INSTRUCTION);
+        let built = Continuation {
+            body: String::new(),
+            form,
+            captured: seen.text().to_owned(),
+            trimmed: if prefill { seen.text().len() } else { 0 },
+        };
+        let mut splicer = Splicer::new(&built, &seen);
+        let mut out = Vec::new();
+        let all = second.iter().try_for_each(|event| splicer.push(event, &mut out));
+        if all.is_ok() {
+            let _restarted = splicer.finish(&mut out);
+        }
+    }
+
+    #[test]
+    fn no_body_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), html in any::<bool>()) {
+        let kind = html.then_some("text/html");
+        let error = provider_error_from_body(&bytes, kind);
+        prop_assert!(error.message.chars().count() <= ProviderError::MAX_MESSAGE);
     }
 
     #[test]

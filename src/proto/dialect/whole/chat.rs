@@ -23,7 +23,7 @@ pub(super) fn expand(root: &Object, seen: &Answer) -> Result<Vec<Event>, ExpandE
             .unwrap_or(position);
         let seen = seen.choices.get(&index);
         if seen.is_none() {
-            out.push(index, json!({"role": "assistant", "content": ""}), None);
+            out.push(index, &json!({"role": "assistant", "content": ""}), None);
         }
         out.message(index, choice, seen.unwrap_or(&nothing))?;
         let mut finish = json!({
@@ -33,7 +33,7 @@ pub(super) fn expand(root: &Object, seen: &Answer) -> Result<Vec<Event>, ExpandE
         if let (Some(error), Some(finish)) = (choice.get("error"), finish.as_object_mut()) {
             finish.insert("error".to_owned(), error.clone());
         }
-        out.choice(finish);
+        out.choice(&finish);
     }
     if let Some(usage) = root.get("usage").filter(|usage| usage.is_object()) {
         let mut last = out.base.clone();
@@ -69,7 +69,7 @@ impl Chunks {
                 self.text(index, "content", rest, logprobs);
             }
             Some(content @ (Value::Array(_) | Value::Object(_))) => {
-                self.push(index, json!({"content": content}), None);
+                self.push(index, &json!({"content": content}), None);
             }
             _ if !seen.text.is_empty() => return Err(ExpandError::Mismatch { part: 0 }),
             _ => {}
@@ -82,7 +82,7 @@ impl Chunks {
         if let Some(call) = message.get("function_call").filter(|call| call.is_object())
             && seen.tool_calls.is_empty()
         {
-            self.push(index, json!({"function_call": call}), None);
+            self.push(index, &json!({"function_call": call}), None);
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Chunks {
             if let Some(call) = call.as_object_mut() {
                 call.insert("index".to_owned(), position.into());
             }
-            self.push(index, json!({"tool_calls": [call]}), None);
+            self.push(index, &json!({"tool_calls": [call]}), None);
             return Ok(());
         };
         let id = text(call.get("id"));
@@ -111,7 +111,7 @@ impl Chunks {
         let rest = missing(arguments, &known.arguments, 0)?;
         if !rest.is_empty() {
             let call = json!({"index": position, "function": {"arguments": rest}});
-            self.push(index, json!({"tool_calls": [call]}), None);
+            self.push(index, &json!({"tool_calls": [call]}), None);
         }
         Ok(())
     }
@@ -120,18 +120,18 @@ impl Chunks {
         if !text.is_empty() {
             let mut delta = Object::new();
             delta.insert(name.to_owned(), text.into());
-            self.push(index, Value::Object(delta), logprobs);
+            self.push(index, &Value::Object(delta), logprobs);
         }
     }
 
-    fn push(&mut self, index: u32, delta: Value, logprobs: Option<&Value>) {
-        self.choice(json!({
+    fn push(&mut self, index: u32, delta: &Value, logprobs: Option<&Value>) {
+        self.choice(&json!({
             "index": index, "delta": delta, "finish_reason": null,
             "logprobs": logprobs.cloned().unwrap_or_default(),
         }));
     }
 
-    fn choice(&mut self, choice: Value) {
+    fn choice(&mut self, choice: &Value) {
         let mut chunk = self.base.clone();
         chunk.insert("choices".to_owned(), json!([choice]));
         self.events.push(Event::synthetic(

@@ -10,7 +10,7 @@ pub(super) fn expand(root: &Object, seen: &Answer) -> Result<Vec<Event>, ExpandE
     let choice = seen.choices.get(&0);
     if seen.response_id.is_none() && choice.is_none() {
         out.push(named(
-            json!({"type": "message_start", "message": started(root)}),
+            &json!({"type": "message_start", "message": started(root)}),
         ));
     }
     for (index, block) in indexed(list(root.get("content"))) {
@@ -28,8 +28,8 @@ pub(super) fn expand(root: &Object, seen: &Answer) -> Result<Vec<Event>, ExpandE
     if let (Some(usage), Some(end)) = (root.get("usage"), end.as_object_mut()) {
         end.insert("usage".to_owned(), usage.clone());
     }
-    out.push(named(end));
-    out.push(named(json!({"type": "message_stop"})));
+    out.push(named(&end));
+    out.push(named(&json!({"type": "message_stop"})));
     Ok(out)
 }
 
@@ -54,10 +54,10 @@ fn expand_block(
     out: &mut Vec<Event>,
 ) -> Result<(), ExpandError> {
     let delta = |delta: Value| {
-        named(json!({"type": "content_block_delta", "index": index, "delta": delta}))
+        named(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
     };
     let start = |block: Value| {
-        named(json!({"type": "content_block_start", "index": index, "content_block": block}))
+        named(&json!({"type": "content_block_start", "index": index, "content_block": block}))
     };
     let opened = |emptied: &[(&str, Value)]| {
         let mut block = block.clone();
@@ -121,7 +121,9 @@ fn expand_block(
         _ => {}
     }
     if part.is_none_or(|part| !part.closed) {
-        out.push(named(json!({"type": "content_block_stop", "index": index})));
+        out.push(named(
+            &json!({"type": "content_block_stop", "index": index}),
+        ));
     }
     Ok(())
 }

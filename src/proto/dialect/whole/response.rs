@@ -21,7 +21,7 @@ pub(super) fn expand(root: &Object, seen: &Answer) -> Result<Vec<Event>, ExpandE
     let choice = seen.choices.get(&0);
     if seen.response_id.is_none() && choice.is_none() {
         out.push(named(
-            json!({"type": "response.created", "response": created(root)}),
+            &json!({"type": "response.created", "response": created(root)}),
         ));
     }
     let items = list(root.get("output"));
@@ -54,7 +54,7 @@ pub(super) fn expand(root: &Object, seen: &Answer) -> Result<Vec<Event>, ExpandE
         Some(ResponseStatus::Failed) => "response.failed",
         Some(ResponseStatus::Running | ResponseStatus::Cancelled) | None => return Ok(out),
     };
-    out.push(named(json!({"type": terminal, "response": root})));
+    out.push(named(&json!({"type": terminal, "response": root})));
     Ok(out)
 }
 
@@ -267,6 +267,6 @@ impl Item<'_> {
         if let Value::Object(fields) = fields {
             event.extend(fields);
         }
-        self.out.push(named(Value::Object(event)));
+        self.out.push(named(&Value::Object(event)));
     }
 }
