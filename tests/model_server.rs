@@ -6,46 +6,18 @@
 
 #![cfg(test)] // else the lints take the helpers for production code
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
 
 const PROMPT: &str = "Say hello in one short sentence.";
 
-/// A running model server. Ends with the value, also when a test panics.
-struct ModelServer {
-    child: Child,
-    address: SocketAddr,
-}
+#[path = "support/model_server.rs"]
+mod support;
+
+use support::ModelServer;
 
 impl ModelServer {
-    /// Starts it, or says why there is none: then the caller returns. With
-    /// `CI=true` a missing one is a failure.
-    fn start() -> Option<Self> {
-        let Some(program) = std::env::var_os("STREAMKEEP_MODEL_SERVER") else {
-            assert!(
-                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-                "STREAMKEEP_MODEL_SERVER is not set; scripts/test sets it"
-            );
-            eprintln!("SKIPPED: no STREAMKEEP_MODEL_SERVER; scripts/test sets it");
-            return None;
-        };
-        let mut child = Command::new(program)
-            .args(["--ctx", "512"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ");
-        let address = address.unwrap_or_else(|| panic!("expected an address, but found {line:?}"));
-        let address = address.parse().unwrap();
-        Some(Self { child, address })
-    }
-
     /// A connection with a request on it, whose answer is still to be read.
     fn ask(&self, method: &str, path: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
@@ -66,13 +38,6 @@ impl ModelServer {
             .read_to_string(&mut all)
             .unwrap();
         all
-    }
-}
-
-impl Drop for ModelServer {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
     }
 }
 

@@ -43,7 +43,7 @@ use std::time::Duration;
 /// use streamkeep::{Client, Credential, Dialect, Request};
 ///
 /// let client = Client::builder()
-///     .store(streamkeep::store::SledStore::open("answers")?)
+///     .store(streamkeep::store::SledStore::open("answers").await?)
 ///     .credential(Credential::api_key(std::env::var("OPENAI_API_KEY").unwrap_or_default()))
 ///     .build()?;
 /// let body = r#"{"model": "gpt-5", "messages": [{"role": "user", "content": "Hello!"}]}"#;
