@@ -25,7 +25,7 @@ pub fn sequence_of(event: &Event) -> Option<u64> {
 /// and one that is not never does.
 pub fn is_whole_payload(data: &str) -> bool {
     let data = data.trim();
-    data == "[DONE]"
+    data.starts_with("[DONE]")
         || (data.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(data).is_ok())
 }
 
