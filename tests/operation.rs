@@ -128,6 +128,23 @@ fn an_end_marker_alone_is_only_a_claim() {
 }
 
 #[test]
+fn a_claim_is_not_enough_for_a_tool_call_that_is_not_whole() {
+    let call = |arguments: &str| {
+        let arguments = serde_json::to_string(arguments).unwrap();
+        format!(
+            "data: {{\"id\":\"c1\",\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"t\",\"type\":\"function\",\"function\":{{\"name\":\"f\",\"arguments\":{arguments}}}}}]}},\"finish_reason\":null}}]}}\n\n"
+        )
+    };
+    for (arguments, ended) in [("{\"a\":1}", "claimed"), ("{\"a\":[1,2", "interrupted")] {
+        let mut world = World::new(chat());
+        world.stream();
+        world.chunk(call(arguments));
+        world.chunk(DONE);
+        assert_eq!(world.ended(), ended, "{arguments}");
+    }
+}
+
+#[test]
 fn a_stop_reason_without_an_end_marker_completes_after_the_grace() {
     let mut world = World::new(chat());
     world.stream();

@@ -2,6 +2,7 @@
 
 use crate::error::ErrorKind;
 use bytes::Bytes;
+use std::fmt;
 
 /// The method of an upstream request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +15,7 @@ pub enum Method {
 
 /// One upstream request, without its credential: that is added above the
 /// waterline, at the last moment, and is never part of this value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct HttpRequest {
     /// The method.
     pub method: Method,
@@ -24,6 +25,18 @@ pub struct HttpRequest {
     pub headers: Vec<(String, String)>,
     /// The body; empty for GET.
     pub body: Bytes,
+}
+
+impl fmt::Debug for HttpRequest {
+    /// The size of the body, not the body: it is a prompt, and not for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpRequest")
+            .field("method", &self.method)
+            .field("url", &self.url)
+            .field("headers", &self.headers)
+            .field("body_len", &self.body.len())
+            .finish()
+    }
 }
 
 /// Status and headers of a response.
