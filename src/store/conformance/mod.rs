@@ -50,10 +50,31 @@ mod keeping;
 mod reading;
 mod writing;
 
-pub use claiming::*;
-pub use keeping::*;
-pub use reading::*;
-pub use writing::*;
+pub use claiming::{
+    line_08_of_racing_claims_one_is_granted, line_08_of_racing_takeovers_one_is_granted,
+    line_09_another_request_under_the_key_is_a_conflict, line_10_a_held_journal_is_left_alone,
+    line_10_a_journal_can_be_taken_when_its_lease_is_over,
+    line_11_an_old_writer_cannot_slip_in_after_a_takeover, line_11_an_older_token_changes_nothing,
+};
+pub use keeping::{
+    journals_are_listed_in_order, line_13_a_deleted_key_begins_a_new_generation,
+    line_13_an_expired_key_begins_a_new_generation, line_13_expired_is_not_never_existed,
+    line_14_a_collection_leaves_what_is_held, line_14_time_is_counted_from_the_last_append,
+    sizes_are_those_of_the_encoded_records,
+};
+pub use reading::{
+    line_05_a_cursor_that_is_ahead_is_told_so, line_05_a_page_holds_what_follows_the_cursor,
+    line_05_older_generations_stay_readable, line_05_records_of_any_size_read_back,
+    line_06_an_acknowledged_record_is_there_for_every_handle,
+    line_07_what_is_acknowledged_survives_a_reopen, line_16_a_follower_sees_every_record_once,
+    line_16_a_watcher_is_woken,
+};
+pub use writing::{
+    line_01_a_refused_append_leaves_nothing, line_01_an_append_is_seen_whole_or_not_at_all,
+    line_02_numbers_are_dense_in_each_generation, line_03_a_wrong_number_changes_nothing,
+    line_04_an_interruption_is_not_final, line_04_nothing_follows_a_final_record,
+    line_12_only_a_renewal_moves_the_lease, line_15_a_dropped_append_is_whole_or_nothing,
+};
 
 use super::{Batch, Claim, Claimed, Intent, JournalState, Lease, Store, StoreExt};
 use crate::error::{ErrorKind, Result};
