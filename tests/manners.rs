@@ -380,9 +380,11 @@ fn disagreements(readme: &str, manifest: &str) -> Vec<String> {
         .and_then(value)
         .unwrap_or_default();
     let versions: BTreeSet<_> = readme
-        .match_indices("Rust 1.")
-        .map(|(at, _)| {
-            let rest = &readme[at + "Rust ".len()..];
+        .split("Rust ")
+        .skip(1)
+        .map(|rest| rest.strip_prefix("version is ").unwrap_or(rest))
+        .filter(|rest| rest.starts_with("1."))
+        .map(|rest| {
             let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'));
             rest[..end.unwrap_or(rest.len())].trim_end_matches('.')
         })
@@ -510,6 +512,8 @@ mod tests {
         let readme = "# X\n\nNeeds Rust 1.90.\n\n## Features\n\n| `a` | one |\n| `b` | two |\n\n\
             ## Else\n\n| `z` | three |\n";
         assert_eq!(disagreements(readme, manifest), [""; 0]);
+        let other = readme.replace("Needs Rust", "The oldest Rust version is");
+        assert_eq!(disagreements(&other, manifest), [""; 0]);
         for wrong in [
             readme.replace("1.90", "1.85"),
             readme.replace("Rust 1.90", "it"),
