@@ -315,7 +315,7 @@ impl Run {
                         answer.extend(payloads);
                         live.updated = now;
                         live.status = status;
-                        if status.is_final() {
+                        if status != Status::Running {
                             live.leased_until = None;
                         }
                         Ok(Seq::new(head + count))

@@ -120,7 +120,8 @@ pub(super) async fn run(
         }
     };
 
-    if !matches!(outcome, Outcome::Ended(_))
+    // Any other outcome's last append gave the lease back.
+    if matches!(outcome, Outcome::StoreFailed(_))
         && let Err(error) = means.store.release(&lease).await
         && error.kind() != ErrorKind::StaleLease
     {

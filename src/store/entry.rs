@@ -266,10 +266,14 @@ impl Entry {
         }
     }
 
-    /// Takes over how far the current generation has come.
+    /// Takes over how far the current generation has come. Records that came since
+    /// the entry was written, and left the journal at rest, gave the lease back;
+    /// records that stood already say nothing about a lease that was granted after
+    /// them.
     pub(super) fn advance(&mut self, tail: Tail) {
+        let came = tail.head > self.tail.head;
         self.tail = tail;
-        if tail.status.is_final() {
+        if came && tail.status != Status::Running {
             self.leased_until = None;
         }
     }

@@ -190,8 +190,11 @@ pub struct Collected {
 /// 2. Sequence numbers are dense from 1 in each generation.
 /// 3. An append whose first number is not the head's successor changes nothing
 ///    ([`WrongSequence`](crate::ErrorKind::WrongSequence)).
-/// 4. Nothing can be appended after a final status
-///    ([`StaleLease`](crate::ErrorKind::StaleLease): a final append gives the lease back).
+/// 4. An append with a status other than `Running` gives the lease back in the same
+///    step, so that no reader takes a journal at rest for one that is written.
+///    Nothing can be appended with it then
+///    ([`StaleLease`](crate::ErrorKind::StaleLease)), and after a final status
+///    nothing by anybody.
 /// 5. A page holds exactly the records after the cursor, in order; it may end
 ///    early, never with a hole.
 /// 6. An acknowledged record can be read at once, through any handle.

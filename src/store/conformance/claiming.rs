@@ -84,7 +84,7 @@ pub async fn line_10_a_held_journal_is_left_alone(factory: &dyn StoreFactory) {
     let store = factory.open().await;
     let lease = create(&*store, "held").await;
     store
-        .append(&lease, batch(1..=2, Status::Interrupted, START))
+        .append(&lease, batch(1..=2, RUNNING, START))
         .await
         .unwrap();
     let state = store.state(&key("held")).await.unwrap();

@@ -160,9 +160,18 @@ pub async fn line_04_an_interruption_is_not_final(factory: &dyn StoreFactory) {
     store.append(&lease, rest).await.unwrap();
     let state = store.state(&key("rests")).await.unwrap();
     assert_eq!(state.status, Status::Interrupted);
-    assert_eq!(state.leased_until, Some(START.after(LEASE)));
+    assert_eq!(
+        state.leased_until, None,
+        "an append at rest gives the lease back"
+    );
+    let late = store.append(&lease, batch([3], RUNNING, START)).await;
+    refused(late, ErrorKind::StaleLease);
+    let again = store
+        .claim(claim("rests", Intent::TakeOver, after(1)))
+        .await;
+    let (second, _) = granted(again);
     store
-        .append(&lease, batch([3], RUNNING, START))
+        .append(&second, batch([3], RUNNING, after(1)))
         .await
         .unwrap();
     assert_eq!(store.state(&key("rests")).await.unwrap().status, RUNNING);
