@@ -463,6 +463,26 @@ async fn cancel_drops_the_exchange_at_once_and_keeps_what_came() {
     assert_eq!(text_of(&handle).await, "kept");
 }
 
+/// A process that ended here would leave the provider generating.
+#[tokio::test(start_paused = true)]
+async fn a_client_is_not_idle_before_the_provider_was_told_to_stop() {
+    let transport = MemoryTransport::new();
+    let (hung, told) = (Gate::new(), Gate::new());
+    transport.push(sse().chunk(CREATED).chunk(HEL).gate(&hung).hang());
+    transport.push(Exchange::new().gate(&told));
+    let client = client(&transport);
+    let handle = client.call(background()).start().await.unwrap();
+    hung.reached().await;
+    assert_eq!(ended(&handle.cancel().await.unwrap()), End::Cancelled);
+    told.reached().await;
+    let waited = tokio::time::timeout(SECOND, client.idle()).await;
+    assert!(waited.is_err(), "the provider has not answered yet");
+    told.open();
+    client.idle().await;
+    let calls = transport.calls();
+    assert!(calls[1].outgoing.request.url.ends_with("/cancel"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn cancel_during_backoff_ends_the_sleep_and_sends_nothing_more() {
     let transport = MemoryTransport::new();

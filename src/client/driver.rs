@@ -2,6 +2,7 @@
 
 use super::Credential;
 use super::clock::Clock;
+use super::live::Registry;
 use crate::error::{Error, ErrorKind};
 use crate::proto::model::{Dialect, HttpRequest, TransportFailure};
 use crate::proto::operation::{Append, Fact, Input, Operation, Outcome, Output};
@@ -24,6 +25,7 @@ pub(super) struct Means {
     pub(super) dialect: Dialect,
     pub(super) lease_for: Duration,
     pub(super) clock: Clock,
+    pub(super) live: Registry,
 }
 
 /// How long the store may take for one append before the operation counts it as
@@ -211,10 +213,13 @@ fn open(
     Box::pin(async move { transport.open(outgoing).await })
 }
 
-/// Tells the provider to stop, without waiting for it.
+/// Tells the provider to stop, without waiting for it. The client is not idle
+/// until that is done.
 fn tell(means: &Means, request: HttpRequest) {
     let told = open(means, request);
+    let errand = means.live.errand();
     tokio::spawn(async move {
+        let _errand = errand;
         match timeout(TELL_LIMIT, told).await {
             Ok(Ok(response)) => debug!(status = response.head.status, "provider was told to stop"),
             Ok(Err(failure)) => warn!(kind = %failure.kind, "provider could not be told to stop"),

@@ -146,6 +146,7 @@ impl Client {
             dialect,
             lease_for: self.inner.lease_for,
             clock: self.inner.clock,
+            live: self.inner.live.clone(),
         };
         let handle = Handle {
             client: self.clone(),

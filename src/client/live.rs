@@ -46,6 +46,27 @@ impl Default for Count {
     }
 }
 
+/// Something that runs, for as long as this is held.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Count>);
+
+impl Busy {
+    fn new(count: &Arc<Count>) -> Self {
+        count
+            .0
+            .send_modify(|running| *running = running.saturating_add(1));
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0
+            .0
+            .send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
 impl Registry {
     pub(super) fn enter(&self, key: &Key, generation: Generation) -> (Live, Running, Entry) {
         let cancel = watch::Sender::new(false);
@@ -60,19 +81,23 @@ impl Registry {
             outcome,
         };
         self.lock().insert(key.clone(), live.clone());
-        self.1
-            .0
-            .send_modify(|running| *running = running.saturating_add(1));
         let entry = Entry {
             registry: self.clone(),
             key: key.clone(),
             generation,
+            _busy: self.errand(),
         };
         (live, running, entry)
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Live> {
         self.lock().get(key).cloned()
+    }
+
+    /// Something to wait for that may outlive its operation, such as a message
+    /// to the provider.
+    pub(super) fn errand(&self) -> Busy {
+        Busy::new(&self.1)
     }
 
     pub(super) async fn idle(&self) {
@@ -93,6 +118,8 @@ pub(super) struct Entry {
     registry: Registry,
     key: Key,
     generation: Generation,
+    /// Given back after the entry is gone.
+    _busy: Busy,
 }
 
 impl Drop for Entry {
@@ -104,10 +131,5 @@ impl Drop for Entry {
         {
             live.remove(&self.key);
         }
-        drop(live);
-        self.registry
-            .1
-            .0
-            .send_modify(|running| *running = running.saturating_sub(1));
     }
 }

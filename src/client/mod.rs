@@ -107,7 +107,9 @@ impl Client {
         &self.inner.store
     }
 
-    /// Waits until no operation of this client is running.
+    /// Waits until no operation of this client is running, and every provider
+    /// that had to be told to stop has been told, or 10 s have passed over it.
+    /// A process that ends before that leaves a background response running.
     ///
     /// # Cancel safety
     ///
