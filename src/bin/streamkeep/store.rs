@@ -1,0 +1,272 @@
+//! Where the journals are, and who has them open.
+
+use crate::control::{self, Gone};
+use crate::feed::{Feed, Wish};
+use crate::hints::Hints;
+use crate::line::Line;
+use crate::report::{self, Entry, Report, Wanted};
+use crate::talk::Talk;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use streamkeep::client::ClientBuilder;
+use streamkeep::proto::journal::Status;
+use streamkeep::proto::model::WallTime;
+use streamkeep::store::{SledStore, Store};
+use streamkeep::{Client, Error, ErrorKind, Key, Result};
+use tokio::time::{Instant, sleep};
+
+/// The folder of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    /// Whether it is the folder that is taken when nothing names another.
+    is_default: bool,
+}
+
+/// The environment variable that names the store.
+const VARIABLE: &str = "STREAMKEEP_STORE";
+
+/// How long a writer's claim is good without being renewed. One process at a
+/// time has an embedded store open, so a claim that is left over is a dead
+/// writer's: it is waited for, and short for that reason.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// The longest claim that is waited for. The library's own is 30 s.
+const LONGEST_CLAIM: Duration = Duration::from_secs(60);
+
+/// How long to wait for a store that another command has open for a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// A store to read from: opened here, or the process that has it open.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Nobody else has it open.
+    Here(Arc<dyn Store>),
+    /// Another process has it open and answers for it.
+    There(control::Connection),
+}
+
+impl Place {
+    /// The folder that the flag names, else the environment, else the usual one.
+    pub(crate) fn find(flag: Option<PathBuf>) -> Self {
+        let named = flag.or_else(|| {
+            std::env::var_os(VARIABLE)
+                .filter(|dir| !dir.is_empty())
+                .map(PathBuf::from)
+        });
+        match named {
+            Some(folder) => Self {
+                folder,
+                is_default: false,
+            },
+            None => Self {
+                folder: PathBuf::from(".streamkeep").join("store"),
+                is_default: true,
+            },
+        }
+    }
+
+    /// Opens the store to write, and makes it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Busy`] with the process that has it open; otherwise the
+    /// store's own error.
+    pub(crate) async fn open_to_write(&self) -> Result<Arc<dyn Store>> {
+        self.make_folder()?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let error = match SledStore::open(&self.folder).await {
+                Ok(store) => return Ok(Arc::new(store)),
+                Err(error) => error,
+            };
+            if error.kind() != ErrorKind::StoreUnavailable {
+                return Err(error);
+            }
+            if let Some(there) = control::Connection::open(&self.folder).await? {
+                return Err(there.in_use(&self.folder));
+            }
+            // A command such as `list` has it open for a moment only.
+            if Instant::now() >= deadline {
+                return Err(error);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Opens a store that is there to write.
+    pub(crate) async fn open_existing(&self) -> Result<Arc<dyn Store>> {
+        self.must_exist()?;
+        self.open_to_write().await
+    }
+
+    /// Reaches the store to read.
+    pub(crate) async fn open_to_read(&self) -> Result<Access> {
+        self.must_exist()?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(there) = control::Connection::open(&self.folder).await? {
+                return Ok(Access::There(there));
+            }
+            match SledStore::open(&self.folder).await {
+                Ok(store) => return Ok(Access::Here(Arc::new(store))),
+                Err(error)
+                    if error.kind() != ErrorKind::StoreUnavailable
+                        || Instant::now() >= deadline =>
+                {
+                    return Err(error);
+                }
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    fn must_exist(&self) -> Result<()> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "expected a store in {}, but found no such folder; `streamkeep send` makes one, \
+                 --store or ${VARIABLE} names another",
+                self.folder.display()
+            ),
+        ))
+    }
+
+    /// Makes the folder, for the owner alone: journals hold prompts and answers.
+    fn make_folder(&self) -> Result<()> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        let failed = |error: std::io::Error| {
+            Error::new(
+                ErrorKind::StoreUnavailable,
+                format!(
+                    "expected to make the folder {}, but could not",
+                    self.folder.display()
+                ),
+            )
+            .with_source(error)
+        };
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&self.folder).map_err(failed)?;
+        if self.is_default
+            && let Some(parent) = self.folder.parent()
+        {
+            // Prompts must not be committed by accident. Nothing hangs on it.
+            let _ = fs::write(parent.join(".gitignore"), "*\n");
+        }
+        Ok(())
+    }
+}
+
+/// A client in the making over a store that this process has open.
+pub(crate) fn client(store: Arc<dyn Store>) -> ClientBuilder {
+    Client::builder().shared_store(store).lease(LEASE)
+}
+
+/// Waits for the claim of a writer that died, if there is one: this process has
+/// the store to itself, so nobody else can be writing.
+pub(crate) async fn outlive(client: &Client, key: &Key, talk: &Talk) -> Result<()> {
+    let state = match client.state(key).await {
+        Ok(state) => state,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Expired) => {
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(until) = state.leased_until else {
+        return Ok(());
+    };
+    let left = until.since(now()).min(LONGEST_CLAIM);
+    if left.is_zero() {
+        return Ok(());
+    }
+    let what = match state.status {
+        Status::Running => "the process that wrote this answer ended before the answer did",
+        Status::Interrupted | Status::Ended(_) => "the last writer of this answer did not sign off",
+    };
+    talk.say(format_args!(
+        "{what}; its claim runs out in {}",
+        crate::format::time(left)
+    ));
+    sleep(left + Duration::from_millis(1)).await;
+    Ok(())
+}
+
+/// The wall clock.
+pub(crate) fn now() -> WallTime {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    WallTime::from_millis(0).after(since)
+}
+
+impl Access {
+    /// What `show` tells.
+    pub(crate) async fn report(self, wanted: Wanted) -> Result<Report> {
+        match self {
+            Self::Here(store) => report::report(&client(store).build()?, &wanted, true).await,
+            Self::There(there) => there.show(wanted).await,
+        }
+    }
+
+    /// The rows of `list`.
+    pub(crate) async fn entries(self) -> Result<Vec<Entry>> {
+        match self {
+            Self::Here(store) => report::entries(&client(store).build()?, true).await,
+            Self::There(there) => there.list().await,
+        }
+    }
+
+    /// The records of an answer as lines.
+    pub(crate) async fn feed(self, wish: &Wish) -> Result<Lines> {
+        match self {
+            Self::Here(store) => {
+                let client = client(store).build()?;
+                Ok(Lines::Here(Box::new(
+                    Feed::open(&client, wish, true).await?,
+                )))
+            }
+            Self::There(there) => Ok(Lines::There(there.follow(wish).await?)),
+        }
+    }
+}
+
+/// The records of one answer, from wherever they come.
+#[derive(Debug)]
+pub(crate) enum Lines {
+    Here(Box<Feed>),
+    There(control::Following),
+}
+
+impl Lines {
+    /// The next line; `None` after the last one.
+    ///
+    /// # Cancel safety
+    ///
+    /// A future dropped before it was ready loses nothing.
+    pub(crate) async fn next(&mut self) -> Result<Option<Line>, Gone> {
+        match self {
+            Self::Here(feed) => Ok(feed.next().await?),
+            Self::There(following) => following.next().await,
+        }
+    }
+}
+
+impl Place {
+    /// Commands to type next name the same store.
+    pub(crate) fn hints(&self) -> Hints {
+        let named = !self.is_default
+            && std::env::var_os(VARIABLE).is_none_or(|dir| Path::new(&dir) != self.folder);
+        Hints::new(named.then(|| self.folder.clone()))
+    }
+}

@@ -1,0 +1,23 @@
+//! The binary, run as a person runs it: against a provider that misbehaves, with
+//! a store in a folder of its own.
+
+#![cfg(test)]
+
+#[cfg(unix)]
+#[path = "cli/control.rs"]
+mod control;
+#[path = "cli/errors.rs"]
+mod errors;
+#[path = "cli/reading.rs"]
+mod reading;
+#[path = "cli/recovering.rs"]
+mod recovering;
+#[path = "cli/secrets.rs"]
+mod secrets;
+#[path = "cli/sending.rs"]
+mod sending;
+#[cfg(unix)]
+#[path = "cli/stopping.rs"]
+mod stopping;
+#[path = "cli/support.rs"]
+mod support;
