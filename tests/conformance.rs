@@ -68,14 +68,14 @@ mod sled {
     #[derive(Default)]
     struct Sled {
         folders: Mutex<Vec<TempDir>>,
-        tiny_trees: bool,
+        tiny_buckets: bool,
     }
 
     impl Sled {
         fn settings(&self, folder: &std::path::Path) -> SledStoreBuilder {
             let settings = SledStore::builder(folder).cache_bytes(8 << 20);
-            if self.tiny_trees {
-                settings.tree_bytes(1).queue(1)
+            if self.tiny_buckets {
+                settings.bucket_bytes(1).queue(1)
             } else {
                 settings
             }
@@ -115,9 +115,9 @@ mod sled {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_sled_store_keeps_the_contract_with_a_tree_for_every_append() {
+    async fn the_sled_store_keeps_the_contract_with_a_bucket_for_every_generation() {
         let factory = Sled {
-            tiny_trees: true,
+            tiny_buckets: true,
             ..Sled::default()
         };
         run_all(&factory).await;

@@ -166,8 +166,8 @@ async fn a_folder_that_is_something_else_is_left_alone() {
     // Somebody's own sled database.
     let theirs = folder.path().join("theirs");
     filled(&theirs).await;
-    fs::remove_dir_all(theirs.join("sled")).unwrap();
-    let db = sled::open(theirs.join("sled")).unwrap();
+    fs::remove_dir_all(theirs.join("journals")).unwrap();
+    let db = sled::open(theirs.join("journals")).unwrap();
     db.insert("their", "data").unwrap();
     drop(db);
     let error = settings(&theirs)
@@ -176,7 +176,7 @@ async fn a_folder_that_is_something_else_is_left_alone() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    let db = sled::open(theirs.join("sled")).unwrap();
+    let db = sled::open(theirs.join("journals")).unwrap();
     assert_eq!(db.get("their").unwrap().unwrap(), "data");
 }
 
@@ -185,7 +185,7 @@ async fn a_later_layout_is_named_and_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     filled(folder.path()).await;
     let set = |layout: &str| {
-        let db = sled::open(folder.path().join("sled")).unwrap();
+        let db = sled::open(folder.path().join("journals")).unwrap();
         db.insert("layout", layout).unwrap();
     };
     set("2");
@@ -211,14 +211,25 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// The files of all databases, as paths within the store's folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file())
-        .collect();
+    fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                visit(&path, found);
+            } else if !path.ends_with("lock") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(folder, &mut found);
     found.sort();
     found
+        .iter()
+        .map(|path| path.strip_prefix(folder).unwrap().to_owned())
+        .collect()
 }
 
 /// ST-01. A store was once left with a damaged file by a container's stop, and the
@@ -233,16 +244,15 @@ async fn a_damaged_file_is_an_error_or_a_clean_prefix_and_never_a_panic() {
     let (mut refused, mut set_aside) = (0, 0);
     let mut whole = 0;
     let mut number = 0_u64;
-    for file in files(&good.join("sled")) {
-        let name = file.file_name().unwrap().to_owned();
-        let length = fs::metadata(&file).unwrap().len();
+    for file in files(&good) {
+        let length = fs::metadata(good.join(&file)).unwrap().len();
         let places = if length > 1000 { 16 } else { 4 };
         for place in 0..places {
             for cut in [false, true] {
                 number += 1;
                 let bad = folder.path().join(format!("bad-{number}"));
                 copy(&good, &bad);
-                let target = bad.join("sled").join(&name);
+                let target = bad.join(&file);
                 let at = (length * place / places + number * 37) % length.max(1);
                 let mut bytes = fs::read(&target).unwrap();
                 let at = usize::try_from(at).unwrap();
@@ -280,9 +290,9 @@ async fn a_damaged_file_is_an_error_or_a_clean_prefix_and_never_a_panic() {
                             let store = asked.open().await.unwrap();
                             // The first attempt may have mended it: sled cuts off
                             // what it cannot read.
-                            if let Some(aside) = store.set_aside() {
+                            for aside in store.set_aside() {
                                 set_aside += 1;
-                                assert!(aside.join(&name).exists(), "the damaged file is kept");
+                                assert!(!files(aside).is_empty(), "what is damaged is kept");
                             }
                             let lease = create(&store, 99).await.unwrap();
                             append(&store, &lease, 99, 1).await.unwrap();
@@ -297,4 +307,141 @@ async fn a_damaged_file_is_an_error_or_a_clean_prefix_and_never_a_panic() {
         "{number} damaged stores: {refused} refused, {set_aside} put aside, {whole} journals whole"
     );
     assert!(number > 0);
+}
+
+fn bytes_of(folder: &Path) -> u64 {
+    files(folder)
+        .iter()
+        .map(|file| fs::metadata(folder.join(file)).unwrap().len())
+        .sum()
+}
+
+/// ST-03. A store whose journals all expire once grew without bound: sled gives a
+/// file's space to new data and never back to the disk. Here buckets go as folders.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_disk_is_given_back() {
+    const MIB: u64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = settings(folder.path())
+        .bucket_span(Duration::from_secs(9))
+        .open()
+        .await
+        .unwrap();
+    let mut written = 0;
+    let mut most = 0;
+    let mut now = START;
+    for round in 0..10 {
+        let mut live = 0;
+        for journal in round * 8..round * 8 + 8 {
+            let claim = Claim {
+                key: key(journal),
+                fingerprint: Fingerprint::from_bytes([1; 32]),
+                intent: Intent::Create,
+                now,
+                lease_for: Duration::from_secs(1),
+                keep_for: Duration::from_secs(15),
+            };
+            let Claimed::Granted(lease, _) = store.claim(claim).await.unwrap() else {
+                panic!("expected a grant");
+            };
+            for append_number in 0..200 {
+                let first = 1 + append_number * EACH;
+                let batch = Batch {
+                    records: (first..first + EACH)
+                        .map(|seq| record(journal, seq))
+                        .collect(),
+                    status: Status::Running,
+                    now,
+                };
+                store.append(&lease, batch).await.unwrap();
+            }
+            live += store.state(&key(journal)).await.unwrap().bytes;
+        }
+        written += live;
+        now = now.after(Duration::from_secs(10));
+        store.collect(now).await.unwrap();
+        most = most.max(bytes_of(folder.path()));
+    }
+    // Two rounds are kept at a time; ten were written.
+    assert!(most < written, "{most} bytes for {} kept", written / 5);
+    store
+        .collect(now.after(Duration::from_secs(60)))
+        .await
+        .unwrap();
+    assert_eq!(store.list(None, 1).await.unwrap(), []);
+    let left = bytes_of(folder.path());
+    assert!(left < 10 * MIB, "{left} bytes for nothing");
+    store.close().await;
+}
+
+/// What is left of a crash while a bucket was made or removed.
+#[tokio::test]
+async fn a_bucket_that_is_half_made_or_half_removed_is_cleared_away() {
+    let folder = tempfile::tempdir().unwrap();
+    filled(folder.path()).await;
+    let records = folder.path().join("records");
+    for (name, file) in [("0000000000000002", "db"), ("0000000000000003", "conf")] {
+        fs::create_dir(records.join(name)).unwrap();
+        fs::write(records.join(name).join(file), "half").unwrap();
+    }
+    fs::create_dir(records.join("somebody's")).unwrap();
+    let store = settings(folder.path()).open().await.unwrap();
+    assert_eq!(readable(&store, 0).await.0, APPENDS * EACH);
+    store.close().await;
+    let mut left: Vec<_> = fs::read_dir(&records)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["0000000000000001", "somebody's"]);
+}
+
+/// ST-01, for one of several buckets: the journals of the others are not touched by
+/// it, and those of the bad one say what happened.
+#[tokio::test]
+async fn a_damaged_bucket_costs_its_own_journals_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |aside| {
+        settings(folder.path())
+            .bucket_bytes(1)
+            .set_aside_damaged(aside)
+            .open()
+    };
+    let store = open(false).await.unwrap();
+    for journal in 0..3 {
+        let lease = create(&store, journal).await.unwrap();
+        append(&store, &lease, journal, 1).await.unwrap();
+    }
+    store.close().await;
+    let bad = folder.path().join("records").join("0000000000000003");
+    // Its configuration lacks a line.
+    let conf = fs::read(bad.join("conf")).unwrap();
+    let without: Vec<u8> = conf
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !line.starts_with(b"version"))
+        .flatten()
+        .copied()
+        .collect();
+    assert_ne!(conf, without);
+    fs::write(bad.join("conf"), without).unwrap();
+    let error = open(false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreCorrupt, "{error:?}");
+
+    let store = open(true).await.unwrap();
+    assert_eq!(store.set_aside().len(), 1);
+    for journal in 0..2 {
+        assert!(matches!(readable(&store, journal).await, (EACH, None)));
+    }
+    let (seen, error) = readable(&store, 2).await;
+    assert_eq!((seen, error.unwrap().kind()), (0, ErrorKind::StoreCorrupt));
+    assert_eq!(store.list(None, 9).await.unwrap().len(), 3);
+    // The number of the bad bucket is not used again: its journals must not come to
+    // look empty.
+    let lease = create(&store, 99).await.unwrap();
+    append(&store, &lease, 99, 1).await.unwrap();
+    assert!(!bad.exists());
+    let (_, error) = readable(&store, 2).await;
+    assert_eq!(error.unwrap().kind(), ErrorKind::StoreCorrupt);
+    assert!(store.delete(&key(2)).await.unwrap());
+    store.close().await;
 }

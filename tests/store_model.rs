@@ -282,7 +282,7 @@ impl Run {
                 skip,
                 status,
             } => {
-                let Some(lease) = self.lease(k, lease) else {
+                let Some(lease) = self.lease(k, lease.as_ref()) else {
                     return;
                 };
                 let head = self
@@ -324,7 +324,7 @@ impl Run {
                 assert_eq!(found.map_err(|error| error.kind()), expected);
             }
             Op::Renew { key: k, ref lease } => {
-                let Some(lease) = self.lease(k, lease) else {
+                let Some(lease) = self.lease(k, lease.as_ref()) else {
                     return;
                 };
                 let until = now + 2 * LEASE_MS;
@@ -342,7 +342,7 @@ impl Run {
                 assert_eq!(found.map_err(|error| error.kind()), expected);
             }
             Op::Release { key: k, ref lease } => {
-                let Some(lease) = self.lease(k, lease) else {
+                let Some(lease) = self.lease(k, lease.as_ref()) else {
                     return;
                 };
                 let expected = self
@@ -385,7 +385,7 @@ impl Run {
     }
 
     /// A lease that was once given out for this key: this one, or the newest.
-    fn lease(&self, k: u8, index: &Option<Index>) -> Option<Lease> {
+    fn lease(&self, k: u8, index: Option<&Index>) -> Option<Lease> {
         let leases = self.model.leases.get(&k)?;
         let (generation, token) = match index {
             Some(index) => *index.get(leases),
@@ -474,7 +474,7 @@ proptest! {
     #[test]
     fn the_sled_store_does_what_the_model_does(
         history in prop::collection::vec(any_op(), 1..60),
-        tree_bytes in prop_oneof![Just(1_u64), Just(400), Just(1 << 20)],
+        bucket_bytes in prop_oneof![Just(1_u64), Just(400), Just(1 << 20)],
     ) {
         use streamkeep::store::SledStore;
 
@@ -483,8 +483,8 @@ proptest! {
             let open = || async {
                 let settings = SledStore::builder(folder.path())
                     .cache_bytes(1 << 20)
-                    .tree_span(Duration::from_millis(50))
-                    .tree_bytes(tree_bytes);
+                    .bucket_span(Duration::from_millis(50))
+                    .bucket_bytes(bucket_bytes);
                 Arc::new(settings.open().await.unwrap())
             };
             let mut sled = open().await;

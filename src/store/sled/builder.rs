@@ -1,6 +1,7 @@
 //! Settings of the sled store, and how it is opened.
 
 use super::SledStore;
+use super::bucket::Tuning;
 use super::db::{self, Db};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Durability;
@@ -14,8 +15,8 @@ use std::time::Duration;
 /// |---|---|---|
 /// | [`cache_bytes`](Self::cache_bytes) | 64 MiB | sled's own default is 1 GiB, too much beside a server |
 /// | [`queue`](Self::queue) | 1,024 | one place for each of a thousand busy journals |
-/// | [`tree_span`](Self::tree_span) | 1 h | with the usual 24 h of keeping, 4 % more disk than is live |
-/// | [`tree_bytes`](Self::tree_bytes) | 128 MiB | so that a busy hour is not one lump |
+/// | [`bucket_span`](Self::bucket_span) | a 16th of the keeping | some 6 % more disk than is live |
+/// | [`bucket_bytes`](Self::bucket_bytes) | 1 GiB | so that a busy hour is not one lump |
 /// | [`background_sync`](Self::background_sync) | 500 ms | sled's own |
 /// | [`set_aside_damaged`](Self::set_aside_damaged) | no | a caller should know before data is put away |
 /// | [`durability`](Self::durability) | `Buffered` | the only one there is |
@@ -24,17 +25,19 @@ pub struct SledStoreBuilder {
     path: PathBuf,
     pub(super) cache_bytes: u64,
     pub(super) queue: usize,
-    pub(super) tree_span: Duration,
-    pub(super) tree_bytes: u64,
+    pub(super) bucket_span: Option<Duration>,
+    pub(super) bucket_bytes: u64,
     background_sync: Duration,
     set_aside_damaged: bool,
     durability: Durability,
 }
 
-/// What is in the store's folder: the lock, and sled's own folder. sled's is a
-/// folder below so that a damaged one can be put aside under the lock.
+/// What is in the store's folder: the lock, the journals' database, the buckets of
+/// records, and what was damaged. The databases are folders below, so that a
+/// damaged one can be put aside under the lock.
 const LOCK_FILE: &str = "lock";
-const SLED_FOLDER: &str = "sled";
+pub(super) const JOURNALS: &str = "journals";
+pub(super) const RECORDS: &str = "records";
 const ASIDE_PREFIX: &str = "damaged-";
 
 impl SledStoreBuilder {
@@ -43,15 +46,17 @@ impl SledStoreBuilder {
             path,
             cache_bytes: 64 << 20,
             queue: 1024,
-            tree_span: Duration::from_secs(60 * 60),
-            tree_bytes: 128 << 20,
+            bucket_span: None,
+            bucket_bytes: 1 << 30,
             background_sync: Duration::from_millis(500),
             set_aside_damaged: false,
             durability: Durability::Buffered,
         }
     }
 
-    /// Memory that sled's page cache takes, in bytes, about. At least 1 MiB.
+    /// Memory for sled's page caches, in bytes, about. At least 1 MiB. Each of the
+    /// two newest buckets takes this much, the journals' database an 8th, and each
+    /// older bucket a 32nd, once they are read or written that much.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes.max(1 << 20);
         self
@@ -64,16 +69,19 @@ impl SledStoreBuilder {
         self
     }
 
-    /// How long new journals go into the same tree. Space comes back a tree at a
-    /// time, so this is how much longer than necessary it can be held.
-    pub fn tree_span(mut self, span: Duration) -> Self {
-        self.tree_span = span;
+    /// How long new generations go into the same bucket. Space comes back a bucket
+    /// at a time, so this is how much longer than necessary it can be held. By
+    /// default a 16th of what the claim at hand wants to be kept
+    /// ([`Claim::keep_for`](crate::store::Claim::keep_for)), and at least a minute.
+    /// There are at most 64 buckets; at that number the newest is kept on.
+    pub fn bucket_span(mut self, span: Duration) -> Self {
+        self.bucket_span = Some(span);
         self
     }
 
-    /// After how many bytes new journals go into another tree.
-    pub fn tree_bytes(mut self, bytes: u64) -> Self {
-        self.tree_bytes = bytes;
+    /// After about how many bytes new generations go into another bucket.
+    pub fn bucket_bytes(mut self, bytes: u64) -> Self {
+        self.bucket_bytes = bytes;
         self
     }
 
@@ -85,7 +93,9 @@ impl SledStoreBuilder {
     }
 
     /// Whether a database that cannot be opened because it is damaged is put
-    /// aside, and an empty one begun. See [`SledStore::set_aside`].
+    /// aside. If it is a bucket, its journals answer with
+    /// [`StoreCorrupt`](ErrorKind::StoreCorrupt) and all others go on; if it is the
+    /// journals' own, an empty store is begun. See [`SledStore::set_aside`].
     pub fn set_aside_damaged(mut self, yes: bool) -> Self {
         self.set_aside_damaged = yes;
         self
@@ -98,10 +108,17 @@ impl SledStoreBuilder {
         self
     }
 
-    pub(super) fn background_ms(&self) -> u64 {
-        u64::try_from(self.background_sync.as_millis())
-            .unwrap_or(u64::MAX)
-            .clamp(1, 3_600_000)
+    pub(super) fn tuning(&self, warmth: Warmth) -> Tuning {
+        let cache_bytes = match warmth {
+            Warmth::Warm => self.cache_bytes,
+            Warmth::Journals => self.cache_bytes / 8,
+            Warmth::Cold => self.cache_bytes / 32,
+        };
+        Tuning {
+            cache_bytes: cache_bytes.max(256 << 10),
+            background: self.background_sync,
+            warm: warmth == Warmth::Warm,
+        }
     }
 
     /// Opens the store, and creates it if the folder is empty or not there.
@@ -133,25 +150,49 @@ impl SledStoreBuilder {
     fn open_blocking(self) -> Result<SledStore> {
         self.check_durability()?;
         let lock = self.take_lock()?;
-        let mut set_aside = None;
-        let db = match self.open_db() {
+        let mut set_aside = Vec::new();
+        let db = match self.open_db(&mut set_aside) {
             Err(error) if self.set_aside_damaged && error.kind() == ErrorKind::StoreCorrupt => {
-                let aside = self.put_aside()?;
+                // The journals' own database: without it nobody knows what the
+                // records belong to, so they go with it.
+                let aside = self.new_folder_aside()?;
                 tracing::warn!(
                     %error,
                     aside = %aside.display(),
-                    "the journal store was damaged and is put aside; an empty one is begun"
+                    "the journal store is damaged and put aside; an empty one is begun"
                 );
-                set_aside = Some(aside);
-                self.open_db()?
+                for part in [JOURNALS, RECORDS] {
+                    let from = self.path.join(part);
+                    if from.exists() {
+                        fs::rename(from, aside.join(part)).map_err(folder_failed)?;
+                    }
+                }
+                set_aside = vec![aside];
+                self.open_db(&mut Vec::new())?
             }
             other => other?,
         };
         SledStore::start(self, db, lock, set_aside)
     }
 
-    pub(super) fn open_db(&self) -> Result<Db> {
-        Db::open(&self.path.join(SLED_FOLDER), self)
+    /// Opens the databases. Buckets that are damaged are put aside if that is
+    /// wanted, and listed.
+    pub(super) fn open_db(&self, set_aside: &mut Vec<PathBuf>) -> Result<Db> {
+        Db::open(&self.path, self, |bucket, error| {
+            if !self.set_aside_damaged {
+                return Err(error);
+            }
+            let aside = self.new_folder_aside()?;
+            tracing::warn!(
+                %error,
+                aside = %aside.display(),
+                "a bucket of the journal store is damaged and put aside; its journals cannot be read"
+            );
+            let name = bucket.file_name().unwrap_or_default();
+            fs::rename(bucket, aside.join(name)).map_err(folder_failed)?;
+            set_aside.push(aside);
+            Ok(())
+        })
     }
 
     fn check_durability(&self) -> Result<()> {
@@ -173,15 +214,12 @@ impl SledStoreBuilder {
     }
 
     fn take_lock(&self) -> Result<File> {
-        let io = |error: std::io::Error| {
-            db::io_failed(error.kind(), "the store's folder").with_source(error)
-        };
         if self.path.exists() && !self.path.is_dir() {
             return Err(db::not_a_store());
         }
-        fs::create_dir_all(&self.path).map_err(io)?;
+        fs::create_dir_all(&self.path).map_err(folder_failed)?;
         let lock_path = self.path.join(LOCK_FILE);
-        if !lock_path.exists() && !is_empty(&self.path).map_err(io)? {
+        if !lock_path.exists() && !is_empty(&self.path).map_err(folder_failed)? {
             return Err(db::not_a_store());
         }
         let lock = File::options()
@@ -189,7 +227,7 @@ impl SledStoreBuilder {
             .truncate(false)
             .write(true)
             .open(&lock_path)
-            .map_err(io)?;
+            .map_err(folder_failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => Err(Error::new(
@@ -199,21 +237,31 @@ impl SledStoreBuilder {
                     self.path.display()
                 ),
             )),
-            Err(TryLockError::Error(error)) => Err(io(error)),
+            Err(TryLockError::Error(error)) => Err(folder_failed(error)),
         }
     }
 
-    /// Moves sled's folder out of the way; gives where it is now.
-    fn put_aside(&self) -> Result<PathBuf> {
+    /// A new folder to put something damaged into.
+    fn new_folder_aside(&self) -> Result<PathBuf> {
         let aside = (1..=u32::MAX)
             .map(|number| self.path.join(format!("{ASIDE_PREFIX}{number}")))
             .find(|aside| !aside.exists())
             .unwrap_or_else(|| self.path.join(ASIDE_PREFIX));
-        fs::rename(self.path.join(SLED_FOLDER), &aside).map_err(|error| {
-            db::io_failed(error.kind(), "the store's folder").with_source(error)
-        })?;
+        fs::create_dir_all(&aside).map_err(folder_failed)?;
         Ok(aside)
     }
+}
+
+/// Which cache a database gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Warmth {
+    Journals,
+    Warm,
+    Cold,
+}
+
+fn folder_failed(error: std::io::Error) -> Error {
+    db::io_failed(error.kind(), "the store's folder").with_source(error)
 }
 
 fn is_empty(folder: &Path) -> std::io::Result<bool> {

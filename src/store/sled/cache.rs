@@ -70,7 +70,10 @@ impl Hot {
     }
 
     fn loaded(db: &Db, loaded: Loaded) -> Self {
-        let tree = loaded.stored.current().and_then(|run| db.records(run.tree));
+        let tree = loaded
+            .stored
+            .current()
+            .and_then(|run| db.records(run.bucket));
         Self {
             stored: loaded.stored,
             tree,

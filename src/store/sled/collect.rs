@@ -19,19 +19,19 @@ const CHUNK: usize = 1024;
 /// What was seen of a chunk of the tree `keys`.
 #[derive(Default)]
 struct Survey {
-    /// Past their time and held by nobody, with the trees they are in.
+    /// Past their time and held by nobody, with the buckets they are in.
     over: Vec<(Key, Vec<u64>)>,
     held: u64,
-    /// Trees that other journals are in.
+    /// Buckets that other journals are in.
     in_use: HashSet<u64>,
-    /// An entry could not be read, so nobody knows which trees it is in.
+    /// An entry could not be read, so nobody knows which buckets it is in.
     unknown: bool,
     last: Option<Vec<u8>>,
 }
 
 impl SledStore {
     /// Looks at all journals in chunks beside the writer, has it remove those that
-    /// are over, and then drop the trees that nothing refers to any more. One
+    /// are over, and then drop the buckets that nothing refers to any more. One
     /// collection at a time.
     pub(super) async fn collect_now(&self, now: WallTime) -> Result<Collected> {
         let _alone = self.collecting.lock().await;
@@ -48,16 +48,16 @@ impl SledStore {
             collected.held += survey.held;
             in_use.extend(survey.in_use);
             unknown |= survey.unknown;
-            let (keys, trees): (Vec<_>, Vec<_>) = survey.over.into_iter().unzip();
+            let (keys, buckets): (Vec<_>, Vec<_>) = survey.over.into_iter().unzip();
             if !keys.is_empty() {
                 let removed = self
                     .ask(|reply| Command::Expire { keys, now, reply })
                     .await?;
-                for (removed, trees) in removed.into_iter().zip(trees) {
+                for (removed, buckets) in removed.into_iter().zip(buckets) {
                     if removed {
                         collected.journals += 1;
                     } else {
-                        in_use.extend(trees);
+                        in_use.extend(buckets);
                     }
                 }
             }
@@ -68,7 +68,7 @@ impl SledStore {
         }
         self.forget_old(now).await?;
         if !unknown {
-            self.ask(|reply| Command::DropTrees {
+            self.ask(|reply| Command::DropBuckets {
                 keep: in_use,
                 reply,
             })
@@ -109,20 +109,20 @@ fn survey(db: &Db, after: Option<&[u8]>, now: WallTime) -> Result<Survey> {
             }
             Err(error) => return Err(error),
         };
-        let trees = stored.runs.iter().map(|run| run.tree);
+        let buckets = stored.runs.iter().map(|run| run.bucket);
         // What stands in the entry is never later than the truth, so the records
         // need not be asked while even that is not past.
         if !stored.entry.is_due(now) {
-            seen.in_use.extend(trees);
+            seen.in_use.extend(buckets);
             return Ok(());
         }
-        let trees: Vec<u64> = trees.collect();
+        let buckets: Vec<u64> = buckets.collect();
         let entry = db.settle(bytes, |_| None)?.stored.entry;
         if entry.is_over(now) {
-            seen.over.push((key, trees));
+            seen.over.push((key, buckets));
         } else {
             seen.held += u64::from(entry.is_due(now));
-            seen.in_use.extend(trees);
+            seen.in_use.extend(buckets);
         }
         Ok(())
     })?;

@@ -48,9 +48,9 @@ pub(super) enum Command {
         now: WallTime,
         reply: ReplyTo<()>,
     },
-    /// Drop the records trees but these, and but those noted since the collection
+    /// Drop the buckets but these, and but those noted since the collection
     /// began.
-    DropTrees {
+    DropBuckets {
         keep: HashSet<u64>,
         reply: ReplyTo<()>,
     },
@@ -89,7 +89,7 @@ impl Command {
             | Self::Release { reply, .. }
             | Self::BeginCollection { reply }
             | Self::Forget { reply, .. }
-            | Self::DropTrees { reply, .. } => refuse(reply, failure),
+            | Self::DropBuckets { reply, .. } => refuse(reply, failure),
             Self::Append(append) => refuse(append.reply, failure),
             Self::Delete { reply, .. } => refuse(reply, failure),
             Self::Expire { reply, .. } => refuse(reply, failure),

@@ -1,25 +1,30 @@
-//! The open database: its trees, what is read from them, and sled's errors in
+//! The open databases: their trees, what is read from them, and sled's errors in
 //! the crate's words.
 
 use super::SledStoreBuilder;
+use super::bucket::Bucket;
+use super::builder::{JOURNALS, RECORDS, Warmth};
 use super::layout::{self, KIND, LAYOUT, Run, Stored, VALUE_HEADER};
 use crate::error::{Error, ErrorKind, Result};
-use crate::proto::model::{Key, Seq};
+use crate::proto::model::{Key, Seq, WallTime};
 use crate::store::entry::{Gone, Tail};
 use ::sled::{IVec, Tree};
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// An open database.
+/// The open databases: the journals', and one for each bucket of records.
 #[derive(Debug)]
 pub(super) struct Db {
     pub(super) sled: ::sled::Db,
     pub(super) keys: Tree,
     pub(super) gone: Tree,
-    records: RwLock<BTreeMap<u64, Tree>>,
+    buckets: RwLock<BTreeMap<u64, Bucket>>,
+    folder: PathBuf,
+    settings: SledStoreBuilder,
 }
 
 /// A journal, and how far it has come.
@@ -32,60 +37,140 @@ pub(super) struct Loaded {
 }
 
 impl Db {
-    /// Opens, or creates, the database in this folder.
-    pub(super) fn open(folder: &Path, settings: &SledStoreBuilder) -> Result<Self> {
-        guarded(|| {
-            let sled = ::sled::Config::new()
-                .path(folder)
-                .cache_capacity(settings.cache_bytes)
-                .flush_every_ms(Some(settings.background_ms()))
-                .mode(::sled::Mode::HighThroughput)
-                .open()
-                .map_err(failed)?;
-            check_layout(&sled)?;
-            let mut records = BTreeMap::new();
-            for name in sled.tree_names() {
-                if let Some(serial) = layout::tree_serial(&name) {
-                    records.insert(serial, sled.open_tree(&name).map_err(failed)?);
-                }
-            }
+    /// Opens, or creates, the databases in this folder. Buckets that are damaged go
+    /// to `put_aside`, which says whether to go on without them.
+    pub(super) fn open(
+        folder: &Path,
+        settings: &SledStoreBuilder,
+        mut put_aside: impl FnMut(&Path, Error) -> Result<()>,
+    ) -> Result<Self> {
+        let db = guarded(|| {
+            let tuning = settings.tuning(Warmth::Journals);
+            let sled = tuning.open(&folder.join(JOURNALS))?;
+            check_layout(&sled, KIND)?;
             Ok(Self {
                 keys: sled.open_tree("keys").map_err(failed)?,
                 gone: sled.open_tree("gone").map_err(failed)?,
-                records: RwLock::new(records),
+                buckets: RwLock::default(),
+                folder: folder.join(RECORDS),
+                settings: settings.clone(),
                 sled,
             })
-        })
+        })?;
+        let serials = db.serials_on_disk()?;
+        let newest = serials.iter().max().copied();
+        for serial in serials {
+            let folder = db.bucket_folder(serial);
+            let warmth = if newest == Some(serial) {
+                Warmth::Warm
+            } else {
+                Warmth::Cold
+            };
+            match guarded(|| Bucket::open(&folder, settings.tuning(warmth))) {
+                Ok(Some(bucket)) => db.put_bucket(serial, bucket),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::StoreCorrupt => {
+                    put_aside(&folder, error)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(db)
     }
 
+    /// The tree that holds a bucket's records.
     pub(super) fn records(&self, serial: u64) -> Option<Tree> {
-        let records = self.records.read().unwrap_or_else(PoisonError::into_inner);
-        records.get(&serial).cloned()
+        self.read_buckets()
+            .get(&serial)
+            .map(|bucket| bucket.records.clone())
     }
 
+    /// The numbers of the buckets, ascending.
     pub(super) fn serials(&self) -> Vec<u64> {
-        let records = self.records.read().unwrap_or_else(PoisonError::into_inner);
-        records.keys().copied().collect()
+        self.read_buckets().keys().copied().collect()
     }
 
-    pub(super) fn add_records(&self, serial: u64) -> Result<()> {
-        let tree = self
-            .sled
-            .open_tree(layout::tree_name(serial))
-            .map_err(failed)?;
-        let mut records = self.records.write().unwrap_or_else(PoisonError::into_inner);
-        records.insert(serial, tree);
+    /// The newest bucket: its number, since when it is, and about how many bytes
+    /// it takes.
+    pub(super) fn newest(&self) -> Result<Option<(u64, WallTime, u64)>> {
+        match self.read_buckets().last_key_value() {
+            Some((serial, bucket)) => {
+                let bytes = bucket.sled.size_on_disk().map_err(failed)?;
+                Ok(Some((*serial, bucket.since, bytes)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn add_bucket(&self, serial: u64, since: WallTime) -> Result<()> {
+        let tuning = self.settings.tuning(Warmth::Warm);
+        let bucket = Bucket::create(&self.bucket_folder(serial), since, tuning)?;
+        self.put_bucket(serial, bucket);
         Ok(())
     }
 
-    /// Gives the space of a records tree back. Nobody may be reading it.
-    pub(super) fn drop_records(&self, serial: u64) -> Result<()> {
-        let mut records = self.records.write().unwrap_or_else(PoisonError::into_inner);
-        records.remove(&serial);
-        self.sled
-            .drop_tree(layout::tree_name(serial))
-            .map_err(failed)?;
+    /// Flushes a bucket.
+    pub(super) fn flush_bucket(&self, serial: u64) -> Result<()> {
+        if let Some(bucket) = self.read_buckets().get(&serial) {
+            bucket.sled.flush().map_err(failed)?;
+        }
         Ok(())
+    }
+
+    /// Gives the space of a bucket back. Nobody may be reading it.
+    pub(super) fn drop_bucket(&self, serial: u64) -> Result<()> {
+        match self.write_buckets().remove(&serial) {
+            Some(bucket) => bucket.remove(),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens those buckets with a small cache that have a large one and are not
+    /// among the two newest. Nobody may be reading.
+    pub(super) fn cool_down(&self) -> Result<()> {
+        let mut buckets = self.write_buckets();
+        let warm: Vec<u64> = buckets
+            .iter()
+            .rev()
+            .skip(2)
+            .filter(|(_, bucket)| bucket.warm)
+            .map(|(serial, _)| *serial)
+            .collect();
+        for serial in warm {
+            if let Some(bucket) = buckets.remove(&serial) {
+                let bucket = bucket.reopen(self.settings.tuning(Warmth::Cold))?;
+                buckets.insert(serial, bucket);
+            }
+        }
+        Ok(())
+    }
+
+    fn put_bucket(&self, serial: u64, bucket: Bucket) {
+        self.write_buckets().insert(serial, bucket);
+    }
+
+    fn bucket_folder(&self, serial: u64) -> PathBuf {
+        self.folder.join(layout::bucket_name(serial))
+    }
+
+    fn serials_on_disk(&self) -> Result<Vec<u64>> {
+        let io =
+            |error: io::Error| io_failed(error.kind(), "the store's folder").with_source(error);
+        let mut serials = Vec::new();
+        fs::create_dir_all(&self.folder).map_err(io)?;
+        for entry in fs::read_dir(&self.folder).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            serials.extend(name.to_str().and_then(layout::bucket_serial));
+        }
+        Ok(serials)
+    }
+
+    fn read_buckets(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Bucket>> {
+        self.buckets.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_buckets(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Bucket>> {
+        self.buckets.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where a journal stands, as far as it is written.
@@ -122,8 +207,8 @@ impl Db {
     /// How far a run has come, by its last whole value; and whether there are
     /// values after that one which are not whole.
     pub(super) fn tail(&self, run: Run) -> Result<(Option<Tail>, bool)> {
-        let Some(tree) = self.records(run.tree) else {
-            return Ok((None, false));
+        let Some(tree) = self.records(run.bucket) else {
+            return Ok((None, true));
         };
         let mut damaged = false;
         let all = layout::value_key(run.id, Seq::ZERO)..=layout::value_key(run.id, MAX_SEQ);
@@ -145,9 +230,7 @@ impl Db {
         from: Seq,
         mut visitor: impl FnMut(Seq, Option<&[u8]>) -> bool,
     ) -> Result<Visited> {
-        let Some(tree) = self.records(run.tree) else {
-            return Ok(Visited::All(None));
-        };
+        let tree = self.records(run.bucket).ok_or_else(no_bucket)?;
         let exact = layout::value_key(run.id, from);
         // A reader that follows along asks for the beginning of a value: found
         // without looking back. Otherwise the value before has it.
@@ -176,7 +259,7 @@ impl Db {
 
     /// Removes the values of a run one by one.
     pub(super) fn remove_run(&self, run: Run) -> Result<()> {
-        let Some(tree) = self.records(run.tree) else {
+        let Some(tree) = self.records(run.bucket) else {
             return Ok(());
         };
         let all = layout::value_key(run.id, Seq::ZERO)..=layout::value_key(run.id, MAX_SEQ);
@@ -229,7 +312,8 @@ impl Loaded {
 
 const MAX_SEQ: Seq = Seq::new(u64::MAX);
 
-fn check_layout(sled: &::sled::Db) -> Result<()> {
+/// Checks what a database says it is; says it, if the database is new.
+pub(super) fn check_layout(sled: &::sled::Db, expected: &[u8]) -> Result<()> {
     let kind = sled.get("kind").map_err(failed)?;
     let layout = sled.get("layout").map_err(failed)?;
     let (Some(kind), Some(layout)) = (kind, layout) else {
@@ -237,13 +321,13 @@ fn check_layout(sled: &::sled::Db) -> Result<()> {
         if sled.tree_names().len() > 1 || !sled.is_empty() {
             return Err(not_a_store());
         }
-        sled.insert("kind", KIND).map_err(failed)?;
+        sled.insert("kind", expected).map_err(failed)?;
         sled.insert("layout", LAYOUT.to_string().as_bytes())
             .map_err(failed)?;
         sled.flush().map_err(failed)?;
         return Ok(());
     };
-    if kind != KIND {
+    if kind != expected {
         return Err(not_a_store());
     }
     let found = std::str::from_utf8(&layout)
@@ -269,6 +353,14 @@ pub(super) fn no_run() -> Error {
     Error::new(
         ErrorKind::StoreCorrupt,
         "expected the entry of a journal to name its generations, but found none",
+    )
+}
+
+/// The answer to a journal whose bucket is not there.
+pub(super) fn no_bucket() -> Error {
+    Error::new(
+        ErrorKind::StoreCorrupt,
+        "expected the records of the journal, but found that they were put aside with a damaged database",
     )
 }
 

@@ -19,7 +19,6 @@ pub(super) const VALUE_HEADER: usize = 32;
 
 const VALUE_VERSION: u8 = 1;
 const ENTRY_VERSION: u8 = 1;
-const RECORDS: &str = "records-";
 
 /// A journal as it is kept in the tree `keys`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +35,8 @@ pub(super) struct Stored {
 pub(super) struct Run {
     pub(super) generation: Generation,
     pub(super) id: u64,
-    /// The records tree it is in.
-    pub(super) tree: u64,
+    /// The bucket it is in.
+    pub(super) bucket: u64,
 }
 
 impl Stored {
@@ -53,15 +52,15 @@ impl Stored {
     }
 }
 
-/// The name of a records tree.
-pub(super) fn tree_name(serial: u64) -> String {
-    format!("{RECORDS}{serial:016x}")
+/// The name of a bucket's folder.
+pub(super) fn bucket_name(serial: u64) -> String {
+    format!("{serial:016x}")
 }
 
-/// The number of the records tree of this name.
-pub(super) fn tree_serial(name: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(name).ok()?.strip_prefix(RECORDS)?;
-    u64::from_str_radix(digits, 16).ok()
+/// The number of the bucket whose folder has this name.
+pub(super) fn bucket_serial(name: &str) -> Option<u64> {
+    let serial = u64::from_str_radix(name, 16).ok()?;
+    (bucket_name(serial) == name).then_some(serial)
 }
 
 /// Where the value begins that has this record first.
@@ -248,10 +247,17 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_found_by_its_name() {
-        assert_eq!(tree_serial(tree_name(0xab).as_bytes()), Some(0xab));
-        assert_eq!(tree_serial(b"keys"), None);
-        assert_eq!(tree_serial(b"records-x"), None);
+    fn a_bucket_is_found_by_its_name() {
+        assert_eq!(bucket_serial(&bucket_name(0xab)), Some(0xab));
+        for other in [
+            "",
+            "ab",
+            "+0000000000000ab",
+            "00000000000000AB",
+            "lost+found",
+        ] {
+            assert_eq!(bucket_serial(other), None);
+        }
     }
 
     #[test]

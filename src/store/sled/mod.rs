@@ -1,5 +1,6 @@
 //! Journals in sled, the embedded default. `docs/journal-format.md` has the layout.
 
+mod bucket;
 mod builder;
 mod cache;
 mod collect;
@@ -54,7 +55,7 @@ pub struct SledStore {
     commands: Mutex<Option<mpsc::Sender<Command>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     collecting: tokio::sync::Mutex<()>,
-    set_aside: Option<PathBuf>,
+    set_aside: Vec<PathBuf>,
 }
 
 /// What the handle, the readers and the writing thread share.
@@ -122,7 +123,7 @@ impl SledStore {
         settings: SledStoreBuilder,
         db: Db,
         lock: File,
-        set_aside: Option<PathBuf>,
+        set_aside: Vec<PathBuf>,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             db: RwLock::new(State::Open(db)),
@@ -151,9 +152,10 @@ impl SledStore {
         })
     }
 
-    /// Where a damaged database was put when the store was opened, if it was.
-    pub fn set_aside(&self) -> Option<&Path> {
-        self.set_aside.as_deref()
+    /// Where damaged databases were put when the store was opened; empty when none
+    /// was damaged.
+    pub fn set_aside(&self) -> &[PathBuf] {
+        &self.set_aside
     }
 
     /// Finishes what was asked for, closes the database and frees the folder.

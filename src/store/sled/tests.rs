@@ -97,13 +97,13 @@ fn run_of(store: &SledStore, name: &str) -> Run {
 fn change(store: &SledStore, first: u64, change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
     let run = run_of(store, "a");
     db(store, |db| {
-        let tree = db.records(run.tree).unwrap();
+        let tree = db.records(run.bucket).unwrap();
         let at = value_key(run.id, Seq::new(first));
         match change(tree.get(at).unwrap().unwrap().to_vec()) {
             Some(value) => drop(tree.insert(at, value).unwrap()),
             None => drop(tree.remove(at).unwrap()),
         }
-        db.sled.flush().unwrap();
+        db.flush_bucket(run.bucket).unwrap();
     });
 }
 
@@ -266,7 +266,10 @@ async fn what_is_written_and_not_flushed_is_shown_to_nobody() {
     let run = run_of(&store, "a");
     store.shared.pending.lock().unwrap().insert(run.id, tail);
     assert_eq!(store.state(&key("a")).await.unwrap(), before);
-    assert_eq!(store.list(None, 9).await.unwrap(), [before.clone()]);
+    assert_eq!(
+        store.list(None, 9).await.unwrap(),
+        std::slice::from_ref(&before)
+    );
     for from in [0, 8, 9] {
         let at = Cursor::new(Generation::FIRST, Seq::new(from));
         let page = store
@@ -301,11 +304,11 @@ async fn an_append_begun_between_the_two_steps_of_a_read_is_not_taken_for_damage
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collection_beside_claims_drops_no_tree_that_is_in_use() {
+async fn a_collection_beside_claims_drops_no_bucket_that_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let store = SledStore::builder(folder.path())
         .cache_bytes(1 << 20)
-        .tree_bytes(1)
+        .bucket_bytes(1)
         .open()
         .await
         .unwrap();
@@ -349,16 +352,16 @@ async fn a_collection_beside_claims_drops_no_tree_that_is_in_use() {
     }
     collecting.await.unwrap();
     store.collect(START.after(KEEP * 2)).await.unwrap();
-    let trees = db(&store, Db::serials);
-    assert!(trees.is_empty(), "trees are left: {trees:?}");
+    let buckets = db(&store, Db::serials);
+    assert!(buckets.is_empty(), "buckets are left: {buckets:?}");
 }
 
 #[tokio::test]
-async fn dropping_the_last_journal_of_a_tree_drops_the_tree() {
+async fn a_bucket_goes_with_its_last_journal() {
     let folder = tempfile::tempdir().unwrap();
     let store = SledStore::builder(folder.path())
         .cache_bytes(1 << 20)
-        .tree_span(Duration::from_secs(10))
+        .bucket_span(Duration::from_secs(10))
         .open()
         .await
         .unwrap();
@@ -368,7 +371,7 @@ async fn dropping_the_last_journal_of_a_tree_drops_the_tree() {
         store.claim(claim).await.unwrap();
     }
     assert_eq!(db(&store, Db::serials), [1, 2, 3, 4]);
-    // Those of the first 15 seconds are over: one tree and a half.
+    // Those of the first 15 seconds are over: one bucket and a half.
     let now = START.after(KEEP + Duration::from_secs(14));
     assert_eq!(store.collect(now).await.unwrap().journals, 15);
     assert_eq!(db(&store, Db::serials), [2, 3, 4]);
@@ -376,6 +379,7 @@ async fn dropping_the_last_journal_of_a_tree_drops_the_tree() {
     store.close().await;
     let store = open(&folder).await;
     assert_eq!(store.list(None, 99).await.unwrap().len(), 25);
+    // START is before the newest bucket's time, so it is not for it.
     create(&store, "next").await;
     assert_eq!(db(&store, Db::serials), [2, 3, 4, 5]);
 }

@@ -7,7 +7,7 @@
 
 use super::cache::{Cache, Hot};
 use super::command::{Append, Command, Reply};
-use super::db::{Db, failed, guarded, is_panic, no_run};
+use super::db::{Db, failed, guarded, is_panic, no_bucket, no_run};
 use super::layout::{self, Run, Stored};
 use super::reader::missing;
 use super::{Failure, Shared, SledStoreBuilder, State};
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::proto::model::{Key, Seq, WallTime};
 use crate::store::entry::{Decision, Footing, Gone, Known, decide, removed};
 use crate::store::{Claim, Claimed, Lease};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,18 +28,27 @@ const MAX_GROUP: usize = 4096;
 const MAX_GROUP_BYTES: usize = 8 << 20;
 /// How many run numbers are reserved at a time.
 const RUN_BLOCK: u64 = 4096;
+/// Buckets at most: each is an open database with a thread of its own.
+const MAX_BUCKETS: usize = 64;
+/// A claim's keeping is cut into this many spans, unless the settings say.
+const SPANS: u32 = 16;
+/// The shortest of them.
+const MIN_SPAN: Duration = Duration::from_secs(60);
 /// How long a database that failed is left alone before it is opened again.
 const REOPEN_AFTER: Duration = Duration::from_millis(250);
 const NEXT_RUN: &str = "next_run";
+const LAST_BUCKET: &str = "last_bucket";
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
     settings: SledStoreBuilder,
     commands: mpsc::Receiver<Command>,
     cache: Cache,
-    runs: RunNumbers,
-    current: Option<CurrentTree>,
-    /// Trees that new runs were put into since the collection began.
+    numbers: Numbers,
+    current: Option<CurrentBucket>,
+    /// A bucket was made: an older one may need its large cache no more.
+    cool_down: bool,
+    /// Buckets that new runs were put into since the collection began.
     touched: HashSet<u64>,
     failed_at: Option<Instant>,
     /// Held for as long as the store is open.
@@ -47,18 +56,19 @@ pub(super) struct Writer {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct CurrentTree {
+struct CurrentBucket {
     serial: u64,
     since: WallTime,
     bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct RunNumbers {
-    next: u64,
+struct Numbers {
+    next_run: u64,
+    /// Up to which they are noted on disk as used.
     reserved: u64,
-    /// The number of the last records tree.
-    last_tree: u64,
+    /// The largest number that a bucket was given.
+    last_bucket: u64,
 }
 
 /// What a group has done so far.
@@ -67,7 +77,10 @@ struct Group {
     replies: Vec<Reply>,
     wake: Vec<Key>,
     failure: Option<Failure>,
+    /// The journals' database was written to.
     wrote: bool,
+    /// Buckets that were written to.
+    dirty: BTreeSet<u64>,
 }
 
 impl Writer {
@@ -82,15 +95,16 @@ impl Writer {
             settings,
             commands,
             cache: Cache::default(),
-            runs: RunNumbers::default(),
+            numbers: Numbers::default(),
             current: None,
+            cool_down: false,
             touched: HashSet::new(),
             failed_at: None,
             _lock: lock,
         };
         let shared = Arc::clone(&writer.shared);
         if let State::Open(db) = &*shared.db.read().unwrap_or_else(PoisonError::into_inner) {
-            writer.runs = guarded(|| RunNumbers::read(db))?;
+            writer.numbers = guarded(|| Numbers::read(db))?;
         }
         Ok(writer)
     }
@@ -132,12 +146,12 @@ impl Writer {
                 let done = guarded(|| {
                     for command in commands {
                         match command {
-                            Command::DropTrees { keep, reply } => drops.push((keep, reply)),
+                            Command::DropBuckets { keep, reply } => drops.push((keep, reply)),
                             command => self.apply(db, command, &mut group),
                         }
                     }
-                    if group.wrote && group.failure.is_none() {
-                        db.sled.flush().map_err(failed)?;
+                    if group.failure.is_none() {
+                        group.flush(db)?;
                     }
                     Ok(())
                 });
@@ -170,11 +184,16 @@ impl Writer {
             shared.heads.wake(&key);
         }
         for (keep, reply) in drops {
-            let result = self.drop_trees(&keep);
+            let result = self.drop_buckets(&keep);
             if let Err(error) = &result {
                 self.fail(&Failure::of(error));
             }
             let _ = reply.send(result);
+        }
+        if std::mem::take(&mut self.cool_down)
+            && let Err(error) = self.cool_down()
+        {
+            self.fail(&Failure::of(&error));
         }
     }
 
@@ -237,7 +256,7 @@ impl Writer {
                 group.replies.push(Reply::Unit(reply, result));
             }
             // Taken out of the group: it needs the readers to be away.
-            Command::DropTrees { reply, .. } => {
+            Command::DropBuckets { reply, .. } => {
                 let _ = reply.send(Ok(()));
             }
         }
@@ -269,8 +288,8 @@ impl Writer {
         if footing != Footing::Same {
             runs.push(Run {
                 generation: entry.generation,
-                id: self.runs.take(db, group)?,
-                tree: self.tree_for(db, claim.now, group)?,
+                id: self.numbers.take_run(db, group)?,
+                bucket: self.bucket_for(db, claim, group)?,
             });
         }
         let stored = Stored { entry, runs };
@@ -307,7 +326,7 @@ impl Writer {
         hot.stored.entry.check_append(&append.lease, append.first)?;
         hot.check_whole()?;
         let run = hot.stored.current().ok_or_else(no_run)?;
-        let tree = hot.tree.as_ref().ok_or_else(no_tree)?;
+        let tree = hot.tree.as_ref().ok_or_else(no_bucket)?;
         let before = hot.stored.entry.tail;
         let bytes = append.value.len().saturating_sub(layout::VALUE_HEADER) as u64;
         let tail = before.after(u64::from(append.count), bytes, append.status, append.now);
@@ -321,10 +340,10 @@ impl Writer {
             .unwrap_or_else(PoisonError::into_inner);
         pending.entry(run.id).or_insert(before);
         drop(pending);
-        group.wrote = true;
+        group.dirty.insert(run.bucket);
         tree.insert(key, &*append.value).map_err(failed)?;
         if let Some(current) = &mut self.current
-            && current.serial == run.tree
+            && current.serial == run.bucket
         {
             current.bytes = current.bytes.saturating_add(append.value.len() as u64);
         }
@@ -339,7 +358,10 @@ impl Writer {
         let runs = hot.stored.runs.clone();
         let gone = hot.stored.entry.deleted();
         self.remove(db, key, &gone, group)?;
-        runs.into_iter().try_for_each(|run| db.remove_run(run))?;
+        for run in runs {
+            group.dirty.insert(run.bucket);
+            db.remove_run(run)?;
+        }
         Ok(true)
     }
 
@@ -385,24 +407,44 @@ impl Writer {
         }
     }
 
-    /// Where a new run goes.
-    fn tree_for(&mut self, db: &Db, now: WallTime, group: &mut Group) -> Result<u64> {
+    /// Where a new run goes: into the newest bucket, or into a new one when that is
+    /// old or large.
+    fn bucket_for(&mut self, db: &Db, claim: &Claim, group: &mut Group) -> Result<u64> {
+        if self.current.is_none() {
+            self.current = db.newest()?.map(|(serial, since, bytes)| CurrentBucket {
+                serial,
+                since,
+                bytes,
+            });
+        }
+        let span = self
+            .settings
+            .bucket_span
+            .unwrap_or_else(|| (claim.keep_for / SPANS).max(MIN_SPAN));
         let serial = match self.current {
             Some(current)
-                if current.bytes < self.settings.tree_bytes
-                    && current.since <= now
-                    && now < current.since.after(self.settings.tree_span) =>
+                if db.serials().len() >= MAX_BUCKETS
+                    || (current.bytes < self.settings.bucket_bytes
+                        && current.since <= claim.now
+                        && claim.now < current.since.after(span)) =>
             {
                 current.serial
             }
             _ => {
-                let serial = self.runs.last_tree.saturating_add(1);
+                // Noted on disk before it is used: when a bucket is damaged and put
+                // aside, no other may come to have its number.
+                let serial = self.numbers.last_bucket.saturating_add(1);
                 group.wrote = true;
-                db.add_records(serial)?;
-                self.runs.last_tree = serial;
-                self.current = Some(CurrentTree {
+                db.sled
+                    .insert(LAST_BUCKET, &serial.to_be_bytes())
+                    .map_err(failed)?;
+                db.sled.flush().map_err(failed)?;
+                db.add_bucket(serial, claim.now)?;
+                self.numbers.last_bucket = serial;
+                self.cool_down = true;
+                self.current = Some(CurrentBucket {
                     serial,
-                    since: now,
+                    since: claim.now,
                     bytes: 0,
                 });
                 serial
@@ -412,32 +454,41 @@ impl Writer {
         Ok(serial)
     }
 
-    /// Drops the records trees that no journal refers to.
-    fn drop_trees(&mut self, keep: &HashSet<u64>) -> Result<()> {
+    /// Drops the buckets that no journal refers to.
+    fn drop_buckets(&mut self, keep: &HashSet<u64>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        // Readers are kept away: sled does not say what a reader of a dropped tree
-        // meets.
+        // Readers are kept away: sled does not say what one meets whose database is
+        // closed, and a folder is not removed under it. So are the handles here.
         let state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
         let State::Open(db) = &*state else {
             return Ok(());
         };
+        let mut unused = db.serials();
+        unused.retain(|serial| !keep.contains(serial) && !self.touched.contains(serial));
+        if unused.is_empty() {
+            return Ok(());
+        }
+        self.cache = Cache::default();
         guarded(|| {
-            let mut dropped = false;
-            for serial in db.serials() {
-                if keep.contains(&serial) || self.touched.contains(&serial) {
-                    continue;
-                }
+            for serial in unused {
                 if self.current.is_some_and(|current| current.serial == serial) {
                     self.current = None;
                 }
-                db.drop_records(serial)?;
-                dropped = true;
-            }
-            if dropped {
-                db.sled.flush().map_err(failed)?;
+                db.drop_bucket(serial)?;
             }
             Ok(())
         })
+    }
+
+    /// Gives the large cache of a bucket back that is not written to much any more.
+    fn cool_down(&mut self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
+        let State::Open(db) = &*state else {
+            return Ok(());
+        };
+        self.cache = Cache::default();
+        guarded(|| db.cool_down())
     }
 
     /// sled stays failed once it has failed: it is closed, and opened again when
@@ -474,12 +525,12 @@ impl Writer {
         }
         let opened = self
             .settings
-            .open_db()
-            .and_then(|db| Ok((guarded(|| RunNumbers::read(&db))?, db)));
+            .open_db(&mut Vec::new())
+            .and_then(|db| Ok((guarded(|| Numbers::read(&db))?, db)));
         let mut state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
         match opened {
-            Ok((runs, db)) => {
-                self.runs = runs;
+            Ok((numbers, db)) => {
+                self.numbers = numbers;
                 let mut pending = shared
                     .pending
                     .lock()
@@ -496,37 +547,54 @@ impl Writer {
     }
 }
 
-impl RunNumbers {
+impl Group {
+    fn flush(&self, db: &Db) -> Result<()> {
+        for serial in &self.dirty {
+            db.flush_bucket(*serial)?;
+        }
+        if self.wrote {
+            db.sled.flush().map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Numbers {
     fn read(db: &Db) -> Result<Self> {
-        let next = match db.sled.get(NEXT_RUN).map_err(failed)? {
-            None => 1,
-            Some(bytes) => (*bytes).try_into().map(u64::from_be_bytes).map_err(|_| {
-                Error::new(
-                    ErrorKind::StoreCorrupt,
-                    "expected the number of the next run, but found other bytes",
-                )
-            })?,
+        let number = |key: &str| match db.sled.get(key).map_err(failed)? {
+            None => Ok(None),
+            Some(bytes) => (*bytes)
+                .try_into()
+                .map(|bytes| Some(u64::from_be_bytes(bytes)))
+                .map_err(|_| {
+                    Error::new(
+                        ErrorKind::StoreCorrupt,
+                        "expected a number that was noted, but found other bytes",
+                    )
+                }),
         };
+        let next_run = number(NEXT_RUN)?.unwrap_or(1);
+        let newest = db.serials().last().copied().unwrap_or(0);
         Ok(Self {
-            next,
-            reserved: next,
-            last_tree: db.serials().last().copied().unwrap_or(0),
+            next_run,
+            reserved: next_run,
+            last_bucket: number(LAST_BUCKET)?.unwrap_or(0).max(newest),
         })
     }
 
     /// A number that no run has had. Numbers are reserved on disk before they are
     /// used; those left over at a restart are skipped.
-    fn take(&mut self, db: &Db, group: &mut Group) -> Result<u64> {
-        if self.next >= self.reserved {
-            let reserved = self.next.saturating_add(RUN_BLOCK);
+    fn take_run(&mut self, db: &Db, group: &mut Group) -> Result<u64> {
+        if self.next_run >= self.reserved {
+            let reserved = self.next_run.saturating_add(RUN_BLOCK);
             group.wrote = true;
             db.sled
                 .insert(NEXT_RUN, &reserved.to_be_bytes())
                 .map_err(failed)?;
             self.reserved = reserved;
         }
-        let number = self.next;
-        self.next = number.saturating_add(1);
+        let number = self.next_run;
+        self.next_run = number.saturating_add(1);
         Ok(number)
     }
 }
@@ -546,13 +614,6 @@ fn forget(db: &Db, key: &Key, now: WallTime, group: &mut Group) -> Result<()> {
         db.gone.remove(key.as_str()).map_err(failed)?;
     }
     Ok(())
-}
-
-fn no_tree() -> Error {
-    Error::new(
-        ErrorKind::StoreCorrupt,
-        "expected the records of the journal, but found that their tree is not there",
-    )
 }
 
 fn close(state: State) {
