@@ -127,6 +127,7 @@ impl Failure {
             status: self.status,
             provider_type: self.provider.as_ref().and_then(|p| p.error_type.clone()),
             provider_code: self.provider.as_ref().and_then(|p| p.code.clone()),
+            http_equivalent: self.provider.as_ref().and_then(|p| p.http_equivalent),
             retry_after_ms: self
                 .hints
                 .after

@@ -343,3 +343,16 @@ fn a_note_gives_the_error_back() {
     assert_eq!(error.retry_after(), Some(Duration::from_millis(1300)));
     assert_eq!(error.place().status, Some(429));
 }
+
+#[test]
+fn a_note_keeps_what_a_failure_stands_for_in_http() {
+    let failure = Failure::in_band(ProviderError {
+        http_equivalent: Some(529),
+        retry_after: Some(Duration::from_millis(1_300)),
+        ..said("overloaded_error", "", "Overloaded")
+    });
+    let note = failure.note();
+    assert_eq!((note.status, note.http_equivalent), (None, Some(529)));
+    assert_eq!(note.retry_after_ms, Some(1_300));
+    assert_eq!(note.provider_type.as_deref(), Some("overloaded_error"));
+}

@@ -205,6 +205,11 @@ pub struct FailureNote {
     /// The provider's error code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_code: Option<String>,
+    /// The HTTP status that an error in band stands for: the one it named, else
+    /// the one its provider documents for such words. Lets whoever passes the
+    /// failure on over HTTP answer with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_equivalent: Option<u16>,
     /// How long the provider asked to wait, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,

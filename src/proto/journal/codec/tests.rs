@@ -37,6 +37,7 @@ fn one_of_each() -> Vec<Record> {
         status: Some(200),
         provider_type: Some("overloaded_error".to_owned()),
         provider_code: None,
+        http_equivalent: None,
         retry_after_ms: Some(1500),
     };
     let usage = Usage {
