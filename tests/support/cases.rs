@@ -14,7 +14,8 @@
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use streamkeep::testkit::{RawPlan, Step};
+use streamkeep::testkit::RawPlan;
+pub(crate) use streamkeep::testkit::Step;
 
 /// One case.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -305,10 +306,16 @@ impl Case {
     }
 }
 
-/// All cases, by id.
+/// All cases that were seen by others, by id.
 #[track_caller]
 pub(crate) fn all() -> Vec<Case> {
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder())
+    all_in("failures")
+}
+
+/// All cases in a folder of the fixtures, by id.
+#[track_caller]
+pub(crate) fn all_in(folder: &str) -> Vec<Case> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(fixtures().join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|e| e == "json"))
@@ -320,11 +327,18 @@ pub(crate) fn all() -> Vec<Case> {
 /// The case with this id.
 #[track_caller]
 pub(crate) fn one(id: &str) -> Case {
-    load(&folder().join(format!("{id}.json")))
+    load(&fixtures().join(format!("failures/{id}.json")))
 }
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/failures")
+/// The case with this id, as JSON, to be changed and read again.
+#[track_caller]
+pub(crate) fn json(id: &str) -> serde_json::Value {
+    let path = fixtures().join(format!("failures/{id}.json"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
 #[track_caller]
