@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use streamkeep::client::{Attached, Handle};
 use streamkeep::proto::dialect::ContinuationForm;
-use streamkeep::proto::journal::{End, RecoveryOption};
+use streamkeep::proto::journal::{Body, Control, End, RecoveryOption};
 use streamkeep::proto::model::{Cursor, Generation, Seq};
 use streamkeep::proto::operation::{Hold, Outcome};
 use streamkeep::store::{MemoryStore, Store};
@@ -363,10 +363,22 @@ async fn a_partial_answer_is_continued_by_key_from_another_client_as_one_message
         );
         assert_eq!(
             answer.usage.output,
-            Some(24 - 11),
+            Some(1 + 12),
             "both parts are counted: {:?}",
             answer.usage
         );
+        // Each attempt says what it cost; together they are the answer's.
+        let mut costs = Vec::new();
+        let mut records = handle.subscribe();
+        while let Some(record) = records.next().await.unwrap() {
+            if let Body::Control(control) = record.body
+                && let Control::AttemptEnded(ended) = *control
+            {
+                costs.push((ended.usage.input, ended.usage.output));
+            }
+        }
+        assert_eq!(costs, [(Some(31), Some(1)), (Some(31), Some(12))]);
+        assert_eq!(answer.usage.input, Some(62));
         let body = &transport.calls()[1].outgoing.request.body;
         let body: serde_json::Value = serde_json::from_slice(body).unwrap();
         assert_eq!(

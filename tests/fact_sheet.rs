@@ -27,14 +27,19 @@ fn every_reference_to_the_fact_sheet_has_its_heading() {
             }
         });
     }
-    assert!(references > 10, "found {references} references: a search that finds nothing");
+    assert!(
+        references > 10,
+        "found {references} references: a search that finds nothing"
+    );
     assert!(dead.is_empty(), "\n{}\n", dead.join("\n"));
 }
 
 #[test]
 fn every_source_tag_has_its_address_and_every_address_its_use() {
     let page = read(Path::new(PAGE));
-    let (facts, sources) = page.split_once("\n## sources\n").expect("a list of sources");
+    let (facts, sources) = page
+        .split_once("\n## sources\n")
+        .expect("a list of sources");
     let used: BTreeSet<_> = grades(facts).into_iter().flatten().collect();
     let rows: Vec<_> = sources
         .lines()

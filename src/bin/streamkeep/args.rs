@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::demo;
 use crate::exit;
 use crate::values::{self, Limit, Retry};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -35,6 +36,8 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Break six answers on purpose, and watch them arrive whole
+    Demo(Box<demo::Args>),
     /// Send a request, stream the answer to stdout, keep it in the store
     Send(Box<SendArgs>),
     /// List the answers in the store

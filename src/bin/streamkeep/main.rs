@@ -9,6 +9,7 @@ mod complaint;
 mod context;
 mod control;
 mod credential;
+mod demo;
 mod exit;
 mod feed;
 mod follow;
@@ -52,10 +53,10 @@ fn main() -> ExitCode {
             return Exit::of_kind(error.kind()).into();
         }
     };
-    let exit = runtime.block_on(async {
+    let code = runtime.block_on(async {
         // On the heap: the futures of the commands are large.
         match Box::pin(dispatch(&context, command)).await {
-            Ok(exit) => exit,
+            Ok(code) => code,
             Err(error) => {
                 context.talk.must_say(complaint::block(&error));
                 if context.json {
@@ -63,41 +64,42 @@ fn main() -> ExitCode {
                         .json(&complaint::Line::new(&error))
                         .await;
                 }
-                Exit::of_kind(error.kind())
+                Exit::of_kind(error.kind()).into()
             }
         }
     });
     // A write to a pipe that nobody reads must not hold the process.
     runtime.shutdown_background();
-    exit.into()
+    code
 }
 
-async fn dispatch(context: &Context, command: Command) -> Result<Exit> {
-    match command {
-        Command::Send(args) => send::run(context, *args).await,
-        Command::List => list::run(context).await,
-        Command::Show(args) => show::run(context, args).await,
-        Command::Follow(args) => follow::run(context, args).await,
+async fn dispatch(context: &Context, command: Command) -> Result<ExitCode> {
+    let exit = match command {
+        // It tells its stories by itself, and has codes of its own.
+        Command::Demo(args) => {
+            let store = context.place.given();
+            return Ok(demo::run(*args, store, context.json).await);
+        }
+        Command::Send(args) => send::run(context, *args).await?,
+        Command::List => list::run(context).await?,
+        Command::Show(args) => show::run(context, args).await?,
+        Command::Follow(args) => follow::run(context, args).await?,
         Command::Resume(args) => {
-            recover::run(
-                context,
-                Way::Resume,
-                &args.key,
-                args.whole,
-                &args.credential,
-            )
-            .await
+            let way = Way::Resume;
+            recover::run(context, way, &args.key, args.whole, &args.credential).await?
         }
         Command::Continue(args) => {
             let way = Way::Continue(args.form.map(Into::into));
-            recover::run(context, way, &args.key, args.whole, &args.credential).await
+            recover::run(context, way, &args.key, args.whole, &args.credential).await?
         }
         Command::Regenerate(args) => {
-            recover::run(context, Way::Regenerate, &args.key, false, &args.credential).await
+            let way = Way::Regenerate;
+            recover::run(context, way, &args.key, false, &args.credential).await?
         }
-        Command::Cancel(args) => cancel::run(context, args).await,
-        Command::Gc => gc::run(context).await,
-    }
+        Command::Cancel(args) => cancel::run(context, args).await?,
+        Command::Gc => gc::run(context).await?,
+    };
+    Ok(exit.into())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

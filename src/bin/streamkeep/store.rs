@@ -50,6 +50,11 @@ pub(crate) enum Access {
 }
 
 impl Place {
+    /// The folder, if something named it.
+    pub(crate) fn given(&self) -> Option<PathBuf> {
+        (!self.is_default).then(|| self.folder.clone())
+    }
+
     /// The folder that the flag names, else the environment, else the usual one.
     pub(crate) fn find(flag: Option<PathBuf>) -> Self {
         let named = flag.or_else(|| {

@@ -89,6 +89,7 @@ impl Verdict {
                 message: "the process that wrote this answer ended before the answer did"
                     .to_owned(),
                 status: None,
+                http_equivalent: None,
                 provider_type: None,
                 provider_code: None,
                 retry_after_ms: None,

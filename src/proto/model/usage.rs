@@ -58,4 +58,18 @@ impl Usage {
         sum(&mut self.cache_write, other.cache_write);
         sum(&mut self.reasoning, other.reasoning);
     }
+
+    /// This report without an earlier one that is part of it: what was used since.
+    pub fn since(&self, earlier: &Self) -> Self {
+        fn rest(total: Option<u64>, part: Option<u64>) -> Option<u64> {
+            total.map(|total| total.saturating_sub(part.unwrap_or(0)))
+        }
+        Self {
+            input: rest(self.input, earlier.input),
+            output: rest(self.output, earlier.output),
+            cached_input: rest(self.cached_input, earlier.cached_input),
+            cache_write: rest(self.cache_write, earlier.cache_write),
+            reasoning: rest(self.reasoning, earlier.reasoning),
+        }
+    }
 }

@@ -256,6 +256,14 @@ impl Operation {
             None if self.committed => Phase::MidStream,
             None => Phase::PreStream,
         };
+        // A continuation's events carry the usage of the whole answer; a record of
+        // an attempt says what that attempt cost.
+        let usage = match &self.continuation {
+            Some(continuation) if exchange.kind == AttemptKind::Continue => {
+                exchange.usage.since(&continuation.base.usage)
+            }
+            _ => exchange.usage,
+        };
         let record = AttemptEnded {
             attempt: exchange.number,
             failure: failure.map(Failure::note),
@@ -266,7 +274,7 @@ impl Operation {
             first_output_ms: exchange
                 .first_output
                 .map(|at| millis(at.since(exchange.started))),
-            usage: exchange.usage,
+            usage,
             request_id: exchange.request_id.clone(),
         };
         self.outbox.control(now.wall, Control::AttemptEnded(record));
