@@ -73,7 +73,7 @@ pub enum ErrorKind {
     DeadlineExceeded,
 
     // The provider said so.
-    /// The credential was refused (401, or 403 on the credential).
+    /// The credential was refused (401; a 403 is [`Rejected`](Self::Rejected)).
     Auth,
     /// Too many requests or tokens per unit of time; passes by itself.
     RateLimited,
@@ -89,7 +89,8 @@ pub enum ErrorKind {
     Rejected,
     /// The input does not fit the model's context.
     ContextLength,
-    /// A content policy refused the prompt or stopped the answer.
+    /// A content policy refused the prompt or stopped the answer, or the model
+    /// refused.
     ContentPolicy,
 
     // The answer is not what was promised.
@@ -103,7 +104,7 @@ pub enum ErrorKind {
     EmptyResponse,
     /// The continuation does not fit what was there before.
     ContinuationMismatch,
-    /// The answer ended, but is cut (`length`), refused or filtered, where a
+    /// The answer ended, but a limit cut it or the provider paused it, where a
     /// whole one was asked for.
     Incomplete,
     /// The answer is whole but not the JSON the caller asked for.

@@ -13,7 +13,10 @@ fn every_reference_to_the_fact_sheet_has_its_heading() {
     let page = read(Path::new(PAGE));
     let headings: BTreeSet<_> = page
         .lines()
-        .filter_map(|line| line.strip_prefix("## ").or(line.strip_prefix("### ")))
+        .filter_map(|line| {
+            line.strip_prefix("## ")
+                .or_else(|| line.strip_prefix("### "))
+        })
         .collect();
     let mut references = 0;
     let mut dead = Vec::new();

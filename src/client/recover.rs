@@ -1,4 +1,7 @@
 //! Recovering an answer by its key, from any process.
+//!
+//! A journal keeps the request, not the policies of the call that began it, so
+//! what is recovered by key alone runs with the default ones.
 
 use super::{Attached, Client, Handle, wall_clock};
 use crate::error::{Error, ErrorKind, Result};

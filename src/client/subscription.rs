@@ -57,7 +57,7 @@ impl Subscription {
     /// # Errors
     ///
     /// [`CursorAhead`](ErrorKind::CursorAhead), [`OldGeneration`](ErrorKind::OldGeneration)
-    /// when a newer answer replaced this one before it ended,
+    /// behind the last record of an answer that a newer one replaced,
     /// [`Expired`](ErrorKind::Expired), [`NotFound`](ErrorKind::NotFound),
     /// [`Truncated`](ErrorKind::Truncated) when the writer died, or a storage
     /// kind. After an error the subscription yields `None`.

@@ -150,13 +150,12 @@ impl FailureNote {
 }
 
 /// How much longer an overloaded provider is left alone than a failing one.
-/// DESIGN: "529 and overload wait longer"; four times puts the first retry of
-/// the interactive preset at up to two seconds.
+/// Four times puts the first retry of the interactive preset at up to two seconds.
 const OVERLOAD_STRETCH: u32 = 4;
 
 /// What follows from a failure in this phase.
 ///
-/// The table of the architecture document, row by row. `Retry-After`, attempts,
+/// The table of docs/providers.md#rules/verdicts, row by row. `Retry-After`, attempts,
 /// budget and deadline are the operation's business: a verdict says what may be
 /// done, not whether there is time for it.
 pub fn judge(failure: &Failure, phase: Phase) -> Verdict {

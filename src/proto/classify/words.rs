@@ -1,6 +1,7 @@
 //! The providers' words for what went wrong.
 //!
-//! Each list names its sources by the tags of `docs/providers.md`. Words are
+//! Where they come from, and which come from no source, says
+//! docs/providers.md#rules/words. Words are
 //! compared without case, and without the `Exception` some clouds append.
 
 use crate::error::ErrorKind;

@@ -1,7 +1,6 @@
 //! Anthropic Messages.
 //!
-//! Facts: PROVIDERS.md sections 3 and 11a (sources an-py-types, an-stream-md,
-//! an-stop, an-errors).
+//! Facts: docs/providers.md#anthropic-messages and docs/providers.md#rules.
 
 use super::lenient::{Num, Obj, Str, TextOr, Truthy};
 use super::payload::{Payload, TokenUsage, malformed, unexpected_list};
@@ -314,7 +313,7 @@ impl Interpreter for Anthropic {
     }
 }
 
-/// The stop reasons of PROVIDERS.md section 3 (sources an-py-types, an-stop).
+/// The stop reasons of docs/providers.md#anthropic-messages/stop-reasons.
 fn stop_reason(word: String) -> StopReason {
     match word.as_str() {
         "end_turn" | "stop_sequence" => StopReason::Stop,

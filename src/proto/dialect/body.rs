@@ -9,7 +9,7 @@ use serde_json::Value;
 ///
 /// Reads the shapes of OpenAI, Anthropic (with `error.details.error_code`),
 /// Google (an envelope, or a list of one), OpenRouter (numeric codes), FastAPI
-/// (`detail`), LM Studio, and plain strings: PROVIDERS.md sections 1 to 7. An
+/// (`detail`), LM Studio, and plain strings: docs/providers.md#rules/error-bodies. An
 /// answer of one of the dialects is not an error, whatever fields it has, unless
 /// it is a failed response.
 pub fn provider_error(json: &str) -> Option<ProviderError> {

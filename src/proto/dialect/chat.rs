@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that speak it.
 //!
-//! Facts: PROVIDERS.md sections 1, 6, 7 and 11a (sources oa-spec, or-stream,
-//! groq-chunk, mistral-choice, az-devto, vllm-57082).
+//! Facts: docs/providers.md#openai-chat, docs/providers.md#compatible and
+//! docs/providers.md#rules.
 
 use super::head::Head;
 use super::lenient::{List, Num, Obj, Str, TextOr, Truthy};

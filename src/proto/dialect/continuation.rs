@@ -1,7 +1,7 @@
 //! Continuation: a new request that asks the model to go on with a broken answer,
 //! and the splice of its answer onto what was there. Anthropic Messages only.
 //!
-//! The rules are PROVIDERS.md section 3 "Continuation" and section 11a, rule 8.
+//! The rules are docs/providers.md#anthropic-messages/continuation.
 
 mod model_name;
 mod seam;
@@ -153,8 +153,8 @@ pub fn continuation(
 }
 
 /// Whether this is the answer of a model that does not take a prefill: the
-/// documented 400 (PROVIDERS.md section 3, sources 9router-2302 and
-/// opencode-13768). The other form may be tried once.
+/// 400 that users see (docs/providers.md#anthropic-messages/continuation). The
+/// other form may be tried once.
 pub fn is_prefill_refusal(error: &ProviderError) -> bool {
     let message = error.message.to_ascii_lowercase();
     error.http_equivalent.is_none_or(|status| status == 400)

@@ -1,6 +1,6 @@
 //! What providers say went wrong, in all the shapes they say it.
 //!
-//! The order of the search is PROVIDERS.md section 11a, rule 3. The functions
+//! The order of the search is docs/providers.md#rules/error-search. The functions
 //! here read [`Value`]s: an error is rare, and its shape is anybody's guess.
 
 use super::hint;
@@ -82,7 +82,8 @@ pub(super) fn whole(root: &Value) -> Option<ProviderError> {
 ///
 /// `error` (OpenRouter, Mistral) and `abort` (vLLM) say that the answer broke
 /// off; `insufficient_system_resource` (DeepSeek) that the provider ran out of
-/// capacity, which is what 503 stands for. PROVIDERS.md section 7.
+/// capacity, which is what 503 stands for
+/// (docs/providers.md#openai-chat/in-band-errors).
 pub(super) fn failed_finish(reason: &str) -> Option<ProviderError> {
     let http_equivalent = match reason {
         "error" | "abort" => None,
@@ -251,7 +252,9 @@ fn retry_info(details: &Value) -> Option<Duration> {
 
 /// The HTTP status that a provider documents for this word.
 ///
-/// PROVIDERS.md sections 1 (OpenAI), 3 (Anthropic) and 4a (Google). A word that
+/// docs/providers.md#openai-chat/status-codes (OpenAI),
+/// docs/providers.md#anthropic-messages/status-codes (Anthropic),
+/// docs/providers.md#rules/error-bodies (Google). A word that
 /// is documented under several statuses (`slow_down`) is left to the type.
 fn documented_status(word: &str) -> Option<u16> {
     Some(match word {

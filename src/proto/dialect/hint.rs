@@ -12,7 +12,7 @@ const LONGEST: f64 = 366.0 * 86_400.0;
 /// The wait in a message such as `Please try again in 1.3s`.
 ///
 /// OpenAI, Azure and Google put it there, often without a header
-/// (PROVIDERS.md section 1 "Rate/ retry headers" and section 4a).
+/// (docs/providers.md#openai-chat/retry-headers).
 pub(super) fn wait_in_prose(message: &str) -> Option<Duration> {
     let lower = head(message, LOOKED_AT).to_ascii_lowercase();
     [

@@ -91,7 +91,7 @@ impl<T> List<T> {
 
 /// Whether a field says anything: not absent, `null`, `false`, zero or empty.
 /// The official SDKs raise on an `error` field by this rule
-/// (PROVIDERS.md, sources oa-py-stream and oa-node-stream).
+/// (docs/providers.md#openai-chat/in-band-errors).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Truthy(pub(super) bool);
 

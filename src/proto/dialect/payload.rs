@@ -12,7 +12,7 @@ pub(super) enum Payload<'a> {
     /// Nothing at all.
     Empty,
     /// The end marker. Official clients accept anything that begins with it
-    /// (PROVIDERS.md, section 1, sources oa-py-stream and groq-stream).
+    /// (docs/providers.md#openai-chat/terminators).
     Done,
     /// It begins like an object.
     Object(&'a str),

@@ -1,7 +1,7 @@
 //! OpenAI Responses: the dialect with a cursor of its own.
 //!
-//! Facts: PROVIDERS.md sections 2, 6, 7 and 11a (sources oa-spec,
-//! oa-node-stream, codex-sse, py-2828).
+//! Facts: docs/providers.md#openai-responses, docs/providers.md#compatible and
+//! docs/providers.md#rules.
 
 mod items;
 mod kind;

@@ -1,7 +1,7 @@
 //! Which tool call a fragment of a chat stream belongs to.
 //!
 //! The documented rule is one line: key by `index` and concatenate
-//! (PROVIDERS.md section 1, source oa-spec). The rest is what servers do
+//! (docs/providers.md#openai-chat/chunks). The rest is what servers do
 //! instead, and where the line is drawn between reading and guessing.
 
 use crate::proto::model::{Delta, ToolCall};

@@ -74,7 +74,7 @@ pub enum ResponseStatus {
     /// `failed`; [`provider_error`](super::provider_error) has the error.
     Failed,
     /// `cancelled`. No stream event says this, only the status does
-    /// (PROVIDERS.md section 2, source oa-spec).
+    /// (docs/providers.md#openai-responses/terminators).
     Cancelled,
 }
 

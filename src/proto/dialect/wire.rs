@@ -21,7 +21,7 @@ use std::fmt;
 /// The crate always streams upstream. A body that does not ask for a stream gets
 /// `"stream": true`, and a chat body that says nothing about `stream_options`
 /// (or says `null`) gets `"stream_options": {"include_usage": true}`, because
-/// without it a chat stream has no token counts (PROVIDERS.md section 1). A caller
+/// without it a chat stream has no token counts (docs/providers.md#openai-chat/request). A caller
 /// who does not want that says `"stream_options": {}`. Nothing else changes: the
 /// other members keep their order and their exact text, and a body that needs
 /// neither addition is sent byte for byte.
@@ -186,8 +186,7 @@ impl Request {
     }
 
     /// The request that goes on with a response after event number `after`; from
-    /// its beginning when that is `None` (PROVIDERS.md section 2 "Background +
-    /// stream resume").
+    /// its beginning when that is `None` (docs/providers.md#openai-responses/cursor).
     ///
     /// # Errors
     ///
@@ -209,7 +208,7 @@ impl Request {
     }
 
     /// The request that stops a background response. Stopping twice is harmless
-    /// (source oa-bg-pages).
+    /// (docs/providers.md#openai-responses/cursor).
     ///
     /// # Errors
     ///
@@ -271,7 +270,8 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Anthropic refuses a request that names no version (source an-py-client).
+/// Anthropic's clients name it in every request
+/// (docs/providers.md#anthropic-messages/request).
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";

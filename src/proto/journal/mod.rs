@@ -171,7 +171,8 @@ pub struct AttemptEnded {
     pub failure: Option<FailureNote>,
     /// How far it had come.
     pub phase: Phase,
-    /// What follows: `finish`, `retry`, `resume`, `poll`, `rerun`, `interrupt`, `stop`.
+    /// What follows: `finish`, `retry`, `rerun`, `resume`, `poll`, `continue`,
+    /// `interrupt`, `stop`.
     pub decision: String,
     /// How long until what follows, in milliseconds.
     #[serde(default)]

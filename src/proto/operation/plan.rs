@@ -9,7 +9,8 @@ use std::time::Duration;
 /// Everything one operation needs to know from its caller.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The operation's key; also sent upstream with every attempt.
+    /// The operation's key; also sent upstream with the request and its
+    /// repetitions, but not with a resume, a poll or a continuation.
     pub key: Key,
     /// What is asked.
     pub request: Request,

@@ -25,7 +25,8 @@ use std::time::Duration;
 /// `reference` has the four retries that the field's write-ups compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Exchanges in all, the first one included; at least 1.
+    /// Whole requests in all, the first one included; at least 1. Resumes and
+    /// polls have bounds of their own.
     pub max_attempts: u32,
     /// The first delay's upper bound; doubled for each further one.
     pub base: Duration,
@@ -37,7 +38,8 @@ pub struct RetryPolicy {
     /// A longer `Retry-After` is not waited for: it becomes an error that
     /// carries it. It is never shortened.
     pub max_retry_after: Duration,
-    /// No attempt starts later than this after the first.
+    /// No retry starts later than this after the operation began. Resumes and
+    /// polls are not bound by it.
     pub within: Option<Duration>,
 }
 

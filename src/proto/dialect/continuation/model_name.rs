@@ -3,7 +3,7 @@
 use super::ContinuationForm;
 
 /// The form of continuation that a model takes: prefill up to Claude 4.5, a user
-/// message from 4.6 on (PROVIDERS.md section 3 "Continuation") and for every name
+/// message from 4.6 on (docs/providers.md#anthropic-messages/continuation) and for every name
 /// without a version: a user message is a request like any other, while a refused
 /// prefill costs an attempt.
 ///

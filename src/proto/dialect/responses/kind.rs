@@ -33,7 +33,7 @@ pub(super) enum Kind {
 impl Kind {
     /// What this event type is.
     ///
-    /// PROVIDERS.md section 2 "Event grammar" (source oa-spec); `keepalive` is
+    /// docs/providers.md#openai-responses/events; `keepalive` is
     /// undocumented there and takes a sequence number all the same.
     pub(super) fn of(event_type: &str) -> Self {
         match event_type {

@@ -169,7 +169,7 @@ fn usage_is_the_last_report() {
 #[test]
 fn lifecycle_is_not_output() {
     // What comes before the first output may be retried from scratch, so nothing
-    // of it may count as output (PROVIDERS.md section 11a, rule 1).
+    // of it may count as output (docs/providers.md#rules/output).
     for (dialect, text, _) in STREAMS {
         let mut interpreter = crate::proto::dialect::interpreter(*dialect);
         let mut deltas = Vec::new();

@@ -6,7 +6,7 @@ use crate::proto::model::{Completion, Delta, Dialect, StopReason, Usage};
 use crate::proto::sse::Event;
 use serde_json::{Value, json};
 
-/// The documented stream types of the Responses API (PROVIDERS.md section 2).
+/// The documented stream types of the Responses API (docs/providers.md#openai-responses/events).
 const RESPONSES: &str = "
     response.queued response.created response.in_progress response.completed
     response.incomplete response.failed error
