@@ -55,6 +55,106 @@ async fn a_store_far_away_keeps_the_contract() {
     run_all(&Yielding).await;
 }
 
+mod faults {
+    #![expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test's helpers fail as the test does"
+    )]
+
+    use super::*;
+    use std::time::Duration;
+    use streamkeep::ErrorKind;
+    use streamkeep::proto::journal::{Body, Delivered, Record, Status};
+    use streamkeep::proto::model::{Fingerprint, Key, Seq, WallTime};
+    use streamkeep::store::{Batch, Claim, Claimed, Fault, Intent, Lease};
+
+    const NOW: WallTime = WallTime::from_millis(1_000_000);
+
+    fn key() -> Key {
+        Key::new("faulty").unwrap()
+    }
+
+    async fn made() -> (Arc<FaultyStore>, Lease) {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()));
+        let claim = Claim {
+            key: key(),
+            fingerprint: Fingerprint::from_bytes([1; 32]),
+            intent: Intent::Create,
+            now: NOW,
+            lease_for: Duration::from_secs(10),
+            keep_for: Duration::from_secs(100),
+        };
+        match store.claim(claim).await.unwrap() {
+            Claimed::Granted(lease, _) => (Arc::new(store), lease),
+            other @ Claimed::Existing(_) => panic!("expected a grant, but found {other:?}"),
+        }
+    }
+
+    fn batch(seq: u64) -> Batch {
+        let body = Body::Event(Delivered {
+            name: "".into(),
+            data: "data".into(),
+            provider_seq: None,
+        });
+        Batch {
+            records: vec![Record {
+                seq: Seq::new(seq),
+                at: NOW,
+                body,
+            }],
+            status: Status::Running,
+            now: NOW,
+        }
+    }
+
+    async fn head(store: &FaultyStore) -> u64 {
+        store.state(&key()).await.unwrap().head.get()
+    }
+
+    #[tokio::test]
+    async fn a_refused_append_is_not_there_and_one_whose_answer_is_lost_is() {
+        let (store, lease) = made().await;
+        store.fail_append(2, Fault::Refused(ErrorKind::StoreFull));
+        store.fail_append(4, Fault::AnswerLost(ErrorKind::StoreUnavailable));
+        store.append(&lease, batch(1)).await.unwrap();
+        let error = store.append(&lease, batch(2)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreFull);
+        assert_eq!(head(&store).await, 1);
+        store.append(&lease, batch(2)).await.unwrap();
+        let error = store.append(&lease, batch(3)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+        assert_eq!(head(&store).await, 3);
+        // The writer that tries it again learns that it is there.
+        let error = store.append(&lease, batch(3)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongSequence);
+        store.append(&lease, batch(4)).await.unwrap();
+        assert_eq!(store.appends(), 6);
+    }
+
+    #[tokio::test]
+    async fn a_gate_holds_appends_before_or_after_they_took_effect() {
+        for after in [false, true] {
+            let (store, lease) = made().await;
+            let mut gate = if after {
+                store.hold_answers()
+            } else {
+                store.hold_appends()
+            };
+            let appending = tokio::spawn({
+                let store = Arc::clone(&store);
+                async move { store.append(&lease, batch(1)).await }
+            });
+            gate.arrived(1).await;
+            assert_eq!(head(&store).await, u64::from(after));
+            assert!(!appending.is_finished());
+            gate.open();
+            appending.await.unwrap().unwrap();
+            assert_eq!(head(&store).await, 1);
+        }
+    }
+}
+
 #[cfg(feature = "sled")]
 mod sled {
     #![expect(clippy::unwrap_used, reason = "a test's helpers fail as the test does")]

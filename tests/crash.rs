@@ -44,12 +44,19 @@ fn main() {
         runtime.block_on(append_for_ever(Path::new(&folder), round));
     }
     let mut runs = 0;
-    for kills in KILLS {
+    for (number, kills) in KILLS.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join(
+            ["large-buckets", "small-buckets"]
+                .into_iter()
+                .cycle()
+                .nth(number)
+                .unwrap(),
+        );
         let mut heads = BTreeMap::new();
         for (round, kill_after) in (1..).zip(kills) {
-            let acknowledged = kill_child(folder.path(), round, *kill_after);
-            let found = runtime.block_on(look(folder.path(), round, &heads, &acknowledged));
+            let acknowledged = kill_child(&folder, round, *kill_after);
+            let found = runtime.block_on(look(&folder, round, &heads, &acknowledged));
             println!(
                 "killed after {kill_after}: {} acknowledgements, heads {found:?}",
                 acknowledged.len()
@@ -133,8 +140,18 @@ async fn claim(store: &dyn Store, journal: u64, now: WallTime) -> (Lease, u64) {
     }
 }
 
+/// Every other store begins a bucket for each journal, so that some die at that.
+async fn open(folder: &Path) -> SledStore {
+    let settings = SledStore::builder(folder);
+    if folder.ends_with("small-buckets") {
+        settings.bucket_bytes(1).open().await.unwrap()
+    } else {
+        settings.open().await.unwrap()
+    }
+}
+
 async fn append_for_ever(folder: &Path, round: u64) -> ! {
-    let store = Arc::new(SledStore::open(folder).await.unwrap());
+    let store = Arc::new(open(folder).await);
     for journal in 0..JOURNALS {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
@@ -194,7 +211,7 @@ async fn look(
     before: &BTreeMap<u64, u64>,
     acknowledged: &[(u64, u64)],
 ) -> BTreeMap<u64, u64> {
-    let store = SledStore::open(folder).await.unwrap();
+    let store = open(folder).await;
     let mut kept = before.clone();
     for (journal, seq) in acknowledged {
         let head = kept.entry(*journal).or_default();
