@@ -135,7 +135,7 @@ async fn each_dialect_streams_whole_and_replays_the_same_from_disk() {
         let answer = handle
             .complete()
             .await
-            .map_or_else(|unfinished| unfinished.partial, |answer| answer);
+            .unwrap_or_else(|unfinished| unfinished.partial);
         assert!(answer.text().len() > 40, "{dialect}: {:?}", answer.text());
         assert!(
             answer.usage.output.is_some_and(|tokens| tokens > 10),
@@ -242,7 +242,7 @@ async fn an_interrupted_message_is_continued_by_the_model_as_one_message() {
     let whole = handle
         .complete()
         .await
-        .map_or_else(|unfinished| unfinished.partial, |answer| answer);
+        .unwrap_or_else(|unfinished| unfinished.partial);
     assert!(
         whole.text().starts_with(&partial),
         "{partial:?} / {:?}",
