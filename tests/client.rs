@@ -280,10 +280,7 @@ async fn a_held_answer_shows_nothing_until_it_is_whole_and_is_rerun_when_cut() {
     let mut reader = handle.subscribe();
     for _ in 0..state.head.get() {
         let record = reader.next().await.unwrap().unwrap();
-        assert!(matches!(
-            record.body,
-            streamkeep::proto::journal::Body::Control(_)
-        ));
+        assert!(matches!(record.body, Body::Control(_)));
     }
     gate.open();
     assert_eq!(handle.complete().await.unwrap().text(), "Whole");

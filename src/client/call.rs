@@ -15,16 +15,12 @@ use crate::store::{Claim, Claimed, Intent};
 pub struct Call {
     client: Client,
     plan: Plan,
-    fresh_key: bool,
 }
 
 impl Call {
     pub(super) fn new(client: Client, request: Request) -> Self {
-        Self {
-            client,
-            plan: Plan::new(mint(), request),
-            fresh_key: true,
-        }
+        let plan = client.inner.defaults.plan(mint(), request);
+        Self { client, plan }
     }
 
     /// The idempotency key. The same key and request again attaches to the
@@ -32,8 +28,12 @@ impl Call {
     /// request is an error. A key is minted when none is given.
     pub fn key(mut self, key: Key) -> Self {
         self.plan.key = key;
-        self.fresh_key = false;
         self
+    }
+
+    /// The key it will have, minted or given.
+    pub fn its_key(&self) -> &Key {
+        &self.plan.key
     }
 
     /// How often to try before output was committed.
@@ -91,11 +91,7 @@ impl Call {
     /// Once the claim is granted the operation runs on its own; dropping this
     /// future before that starts nothing.
     pub async fn start(self) -> Result<Handle> {
-        let Self {
-            client,
-            plan,
-            fresh_key: _,
-        } = self;
+        let Self { client, plan } = self;
         let state = match client.claim(&plan, Intent::Create).await? {
             Claimed::Granted(lease, _) => return Ok(client.launch_new(plan, lease)),
             Claimed::Existing(state) => state,

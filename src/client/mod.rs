@@ -30,6 +30,7 @@ use crate::proto::dialect::Request;
 use crate::proto::model::Key;
 use crate::store::{Collected, JournalState, Store};
 use crate::transport::Transport;
+use builder::Defaults;
 use clock::Clock;
 use live::Registry;
 use std::sync::Arc;
@@ -67,6 +68,7 @@ struct Inner {
     credential: Option<Credential>,
     lease_for: Duration,
     keep_for: Duration,
+    defaults: Defaults,
     clock: Clock,
     live: Registry,
 }

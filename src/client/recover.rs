@@ -63,7 +63,10 @@ impl Client {
     pub async fn regenerate(&self, key: &Key) -> Result<Handle> {
         let state = self.state(key).await?;
         let recovered = self.fold(&state).await?;
-        let plan = Plan::new(key.clone(), recovered.request().clone());
+        let plan = self
+            .inner
+            .defaults
+            .plan(key.clone(), recovered.request().clone());
         match self.claim(&plan, Intent::Regenerate).await? {
             Claimed::Granted(lease, _) => Ok(self.launch_new(plan, lease)),
             Claimed::Existing(state) => Err(busy(&state)),
@@ -109,7 +112,10 @@ impl Client {
     ) -> Result<Handle> {
         // Whether it can be done is asked before anything is claimed.
         recovered.check(recovery)?;
-        let plan = Plan::new(state.key.clone(), recovered.request().clone());
+        let plan = self
+            .inner
+            .defaults
+            .plan(state.key.clone(), recovered.request().clone());
         match self.claim(&plan, Intent::TakeOver).await? {
             Claimed::Existing(state) => Err(busy(&state)),
             Claimed::Granted(lease, granted) => {

@@ -5,8 +5,10 @@ use crate::exit;
 use crate::values::{self, Limit, Retry};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use streamkeep::client::ClientBuilder;
 use streamkeep::proto::dialect::ContinuationForm;
 use streamkeep::proto::operation::Hold;
+use streamkeep::proto::timeouts::Timeouts;
 use streamkeep::{Cursor, Dialect, Key};
 
 /// Keeps LLM answers unbroken: every token once, in order, or the truth about
@@ -79,6 +81,15 @@ pub(crate) struct SendArgs {
     /// When the answer is first shown: none, until-complete, TOKENS or TOKENS/MS
     #[arg(long, default_value = "none", value_parser = values::hold)]
     pub(crate) hold: Hold,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) credential: CredentialArgs,
+}
+
+/// How long to wait, and how often to try.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LimitArgs {
     /// How often to retry before any output
     #[arg(long, value_enum, default_value = "interactive")]
     pub(crate) retry: Retry,
@@ -97,8 +108,24 @@ pub(crate) struct SendArgs {
     /// Limit for everything, retries included, or off [default: off]
     #[arg(long, value_name = "TIME", value_parser = values::limit)]
     pub(crate) deadline: Option<Limit>,
-    #[command(flatten)]
-    pub(crate) credential: CredentialArgs,
+}
+
+impl LimitArgs {
+    /// The limits as those of a client's every call.
+    pub(crate) fn apply(self, client: ClientBuilder) -> ClientBuilder {
+        let preset = if self.reasoning {
+            Timeouts::REASONING
+        } else {
+            Timeouts::CHAT
+        };
+        client.retry(self.retry.policy()).timeouts(Timeouts {
+            first_token: self.first_token.map_or(preset.first_token, |limit| limit.0),
+            idle: self.idle.map_or(preset.idle, |limit| limit.0),
+            progress: self.progress.map_or(preset.progress, |limit| limit.0),
+            overall: self.deadline.map_or(preset.overall, |limit| limit.0),
+            ..preset
+        })
+    }
 }
 
 /// Where the secret comes from. Never the secret itself.
@@ -142,6 +169,8 @@ pub(crate) struct ResumeArgs {
     #[arg(long)]
     pub(crate) whole: bool,
     #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
     pub(crate) credential: CredentialArgs,
 }
 
@@ -154,6 +183,8 @@ pub(crate) struct ContinueArgs {
     /// Print the answer from its beginning, not only what is new
     #[arg(long)]
     pub(crate) whole: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) credential: CredentialArgs,
 }
@@ -178,6 +209,8 @@ impl From<Form> for ContinuationForm {
 #[derive(Debug, Args)]
 pub(crate) struct RegenerateArgs {
     pub(crate) key: Key,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) credential: CredentialArgs,
 }

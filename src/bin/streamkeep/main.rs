@@ -86,15 +86,39 @@ async fn dispatch(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Follow(args) => follow::run(context, args).await?,
         Command::Resume(args) => {
             let way = Way::Resume;
-            recover::run(context, way, &args.key, args.whole, &args.credential).await?
+            recover::run(
+                context,
+                way,
+                &args.key,
+                args.whole,
+                args.limits,
+                &args.credential,
+            )
+            .await?
         }
         Command::Continue(args) => {
             let way = Way::Continue(args.form.map(Into::into));
-            recover::run(context, way, &args.key, args.whole, &args.credential).await?
+            recover::run(
+                context,
+                way,
+                &args.key,
+                args.whole,
+                args.limits,
+                &args.credential,
+            )
+            .await?
         }
         Command::Regenerate(args) => {
             let way = Way::Regenerate;
-            recover::run(context, way, &args.key, false, &args.credential).await?
+            recover::run(
+                context,
+                way,
+                &args.key,
+                false,
+                args.limits,
+                &args.credential,
+            )
+            .await?
         }
         Command::Cancel(args) => cancel::run(context, args).await?,
         Command::Gc => gc::run(context).await?,

@@ -1,6 +1,6 @@
 //! `streamkeep resume`, `continue` and `regenerate`.
 
-use crate::args::CredentialArgs;
+use crate::args::{CredentialArgs, LimitArgs};
 use crate::context::Context;
 use crate::credential;
 use crate::exit::Exit;
@@ -28,10 +28,13 @@ pub(crate) async fn run(
     way: Way,
     key: &Key,
     whole: bool,
+    limits: LimitArgs,
     credential: &CredentialArgs,
 ) -> Result<Exit> {
     let store = context.place.open_existing().await?;
-    let client = client(context, store, key, credential).await?.build()?;
+    let client = limits
+        .apply(client(context, store, key, credential).await?)
+        .build()?;
     let hints = context.place.hints().with_credential(credential);
     let doing = match way {
         Way::Resume => "resume",

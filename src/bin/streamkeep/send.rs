@@ -13,7 +13,6 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 use streamkeep::client::Attached;
 use streamkeep::proto::model::Seq;
-use streamkeep::proto::timeouts::Timeouts;
 use streamkeep::{Cursor, Dialect, Error, ErrorKind, Request, Result};
 
 /// The largest request body that is read. No provider takes more.
@@ -22,7 +21,6 @@ const MAX_BODY: u64 = 256 << 20;
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<Exit> {
     let dialect = dialect(&args)?;
     let body = body(context, &args.file)?;
-    let timeouts = timeouts(&args);
     let mut request = Request::new(dialect, args.url.as_str(), body)?;
     for header in &args.headers {
         let (name, value) = values::header(header)?;
@@ -31,16 +29,12 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<Exit> {
     let credential = credential::find(&args.credential, dialect, &args.url, &context.talk)?;
 
     let store = context.place.open_to_write().await?;
-    let mut builder = store::client(store);
+    let mut builder = args.limits.apply(store::client(store));
     if let Some(credential) = credential {
         builder = builder.credential(credential);
     }
     let client = builder.build()?;
-    let mut call = client
-        .call(request)
-        .retry(args.retry.policy())
-        .timeouts(timeouts)
-        .hold(args.hold);
+    let mut call = client.call(request).hold(args.hold);
     let hints = context.place.hints().with_credential(&args.credential);
     let session = Session::begin(context, client, hints, "send");
     if let Some(key) = args.key {
@@ -73,21 +67,6 @@ fn dialect(args: &SendArgs) -> Result<Dialect> {
              name its vocabulary with --dialect",
         )
     })
-}
-
-fn timeouts(args: &SendArgs) -> Timeouts {
-    let preset = if args.reasoning {
-        Timeouts::REASONING
-    } else {
-        Timeouts::CHAT
-    };
-    Timeouts {
-        first_token: args.first_token.map_or(preset.first_token, |limit| limit.0),
-        idle: args.idle.map_or(preset.idle, |limit| limit.0),
-        progress: args.progress.map_or(preset.progress, |limit| limit.0),
-        overall: args.deadline.map_or(preset.overall, |limit| limit.0),
-        ..preset
-    }
 }
 
 fn body(context: &Context, file: &Path) -> Result<Vec<u8>> {
