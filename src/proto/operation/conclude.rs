@@ -13,6 +13,11 @@ impl Operation {
     /// The dialect's proof of completion came, or its end marker without one.
     pub(super) fn complete(&mut self, now: Now, exchange: &Exchange) -> State {
         let proven = self.interpreter.completion() == Completion::Proven;
+        if !proven && exchange.first_output.is_none() {
+            // Servers whose engine broke send the end marker all the same: a
+            // claim about nothing is no answer.
+            return self.failed(now, exchange, &unended(exchange));
+        }
         if !proven && !self.answer.tool_calls_are_json() {
             // A claim is enough for text, but a tool call that is not whole
             // JSON must not be run.
@@ -140,6 +145,21 @@ impl Operation {
         self.outbox.control(now.wall, Control::Ended(ended.clone()));
         self.outbox.set_status(Status::Ended(end));
         State::Concluding(Box::new(Outcome::Ended(ended)))
+    }
+}
+
+/// The failure of an exchange that ended without saying that the answer did.
+pub(super) fn unended(exchange: &Exchange) -> Failure {
+    if exchange.substance {
+        Failure::new(
+            ErrorKind::Truncated,
+            "the stream ended without the dialect's proof of completion",
+        )
+    } else {
+        Failure::new(
+            ErrorKind::EmptyResponse,
+            "the response ended without a single event of substance",
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the upstream sends: head, body, events.
 
+use super::conclude::unended;
 use super::exchange::{BodyState, Exchange, with_status};
 use super::{Fact, Now, Operation, Output, State};
 use crate::error::ErrorKind;
@@ -213,7 +214,8 @@ impl Operation {
                 ),
             ));
         }
-        exchange.substance = true;
+        // An end marker says nothing by itself.
+        exchange.substance |= reading.kind != EventKind::End || !deltas.is_empty();
         self.take_deltas(now, exchange, &deltas)?;
         self.join_on(now, exchange);
         self.held.push(
@@ -381,14 +383,7 @@ impl Operation {
                     Failure::in_band,
                 )
             }
-            _ if exchange.substance => Failure::new(
-                ErrorKind::Truncated,
-                "the stream ended without the dialect's proof of completion",
-            ),
-            _ => Failure::new(
-                ErrorKind::EmptyResponse,
-                "the response ended without a single event of substance",
-            ),
+            _ => unended(exchange),
         };
         self.failed(now, exchange, &failure)
     }
