@@ -269,9 +269,13 @@ impl Anthropic {
 
 impl Interpreter for Anthropic {
     fn read(&mut self, event: &Event, deltas: &mut Vec<Delta>) -> Result<Reading, Malformed> {
-        let data = match Payload::of(&event.data) {
+        let data = match Payload::of(event) {
             Payload::Empty => return Ok(Reading::of(EventKind::KeepAlive)),
             Payload::Noise => return Ok(Reading::of(EventKind::Noise)),
+            Payload::Error(text) => {
+                self.failed = true;
+                return Ok(Reading::failed(errors::of_data(text)));
+            }
             // Not of this dialect, but proxies append it.
             Payload::Done => {
                 self.stopped = true;

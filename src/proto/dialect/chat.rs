@@ -155,9 +155,13 @@ impl Chat {
 
 impl Interpreter for Chat {
     fn read(&mut self, event: &Event, deltas: &mut Vec<Delta>) -> Result<Reading, Malformed> {
-        let data = match Payload::of(&event.data) {
+        let data = match Payload::of(event) {
             Payload::Empty => return Ok(Reading::of(EventKind::KeepAlive)),
             Payload::Noise => return Ok(Reading::of(EventKind::Noise)),
+            Payload::Error(text) => {
+                let error = errors::of_data(text);
+                return Ok(self.failure(error, &Value::Null, deltas));
+            }
             Payload::Done => {
                 self.done = true;
                 return Ok(Reading::of(EventKind::End));

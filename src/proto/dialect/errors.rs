@@ -107,6 +107,13 @@ pub(super) fn of_text(message: &str) -> ProviderError {
     }
 }
 
+/// The error that the data of an error event is, when that is neither an object
+/// nor a list: a JSON string, or bare text.
+pub(super) fn of_data(data: &str) -> ProviderError {
+    let text = serde_json::from_str::<String>(data);
+    of_text(text.as_deref().unwrap_or(data))
+}
+
 /// The value, or the only member of a list: Google wraps errors so.
 fn sole(value: &Value) -> &Value {
     match value {

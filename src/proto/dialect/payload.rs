@@ -2,6 +2,7 @@
 
 use super::Malformed;
 use crate::proto::model::{Dialect, Usage};
+use crate::proto::sse::Event;
 use serde::Deserialize;
 
 use super::lenient::{Num, Obj};
@@ -18,19 +19,23 @@ pub(super) enum Payload<'a> {
     Object(&'a str),
     /// It begins like a list.
     List(&'a str),
+    /// Not JSON, but the event's name says that it is an error: this is what it
+    /// says. The name alone is enough, whatever the data is.
+    Error(&'a str),
     /// Not JSON of any dialect.
     Noise,
 }
 
 impl<'a> Payload<'a> {
     /// Looks at the first character behind JSON's own whitespace.
-    pub(super) fn of(data: &'a str) -> Self {
-        let data = data.trim_start_matches([' ', '\t', '\n', '\r']);
+    pub(super) fn of(event: &'a Event) -> Self {
+        let data = event.data.trim_start_matches([' ', '\t', '\n', '\r']);
         match data.as_bytes().first() {
-            None => Self::Empty,
             Some(b'{') => Self::Object(data),
             Some(b'[') if data.starts_with("[DONE]") => Self::Done,
             Some(b'[') => Self::List(data),
+            _ if event.name == "error" => Self::Error(data),
+            None => Self::Empty,
             Some(_) => Self::Noise,
         }
     }

@@ -91,7 +91,7 @@ impl Splicer {
     ///
     /// [`SpliceError`]; nothing more may be delivered from this continuation then.
     pub fn push(&mut self, event: &Event, out: &mut Vec<Event>) -> Result<(), SpliceError> {
-        let Payload::Object(data) = Payload::of(&event.data) else {
+        let Payload::Object(data) = Payload::of(event) else {
             out.push(event.clone());
             return Ok(());
         };

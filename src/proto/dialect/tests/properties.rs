@@ -190,7 +190,7 @@ proptest! {
             let event = Event::synthetic("message", data.clone());
             let reading = interpreter(*dialect).read(&event, &mut deltas);
             prop_assert!(deltas.is_empty());
-            match Payload::of(&data) {
+            match Payload::of(&event) {
                 Payload::Object(_) | Payload::List(_) => prop_assert!(reading.is_err()),
                 _ => prop_assert!(reading.is_ok()),
             }

@@ -274,6 +274,30 @@ fn finish_reasons_that_are_errors_are_no_finish() {
     }
 }
 
+// `event: error` with bare text passed as noise: the reader was told of a cut, or,
+// with an end marker behind it, of a whole answer.
+#[test]
+fn an_error_event_is_one_whatever_its_data_is() {
+    for dialect in Dialect::ALL {
+        for (data, message) in [
+            ("upstream died", "upstream died"),
+            (" \"upstream died\"", "upstream died"),
+            ("503", "503"),
+            ("", ""),
+        ] {
+            let mut deltas = Vec::new();
+            let mut interpreter = interpreter(*dialect);
+            let error = Event::synthetic("error", data);
+            let reading = interpreter.read(&error, &mut deltas).unwrap();
+            assert_eq!(reading.kind, EventKind::Error, "{dialect} {data:?}");
+            assert_eq!(reading.error.unwrap().message, message, "{dialect}");
+            let done = Event::synthetic("message", "[DONE]");
+            interpreter.read(&done, &mut deltas).unwrap();
+            assert_eq!(interpreter.completion(), Completion::Open, "{dialect}");
+        }
+    }
+}
+
 #[test]
 fn what_compatible_servers_send_instead() {
     let chat = |data: Value| read(Dialect::OpenAiChat, &data);
