@@ -563,3 +563,43 @@ async fn a_silent_upstream_is_a_timeout_that_names_its_clock() {
     );
     assert!(error.error.message().contains("no response had arrived"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_writer_left_is_told_with_its_partial_answer_and_options() {
+    // A writer whose runtime is gone: nobody renews its lease.
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let transport = MemoryTransport::new();
+    transport.push(sse().chunk(message_begin("Kept. ")).hang());
+    let writer = std::thread::spawn({
+        let (store, transport) = (Arc::clone(&store), transport.clone());
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let client = Client::builder()
+                    .transport(transport)
+                    .shared_store(store)
+                    .lease(SECOND)
+                    .build()
+                    .unwrap();
+                let call = client.call(messages("claude-opus-4-6")).key(key("k"));
+                let mut reader = call.start().await.unwrap().subscribe();
+                assert_eq!(reader.next_text().await.unwrap().as_deref(), Some("Kept. "));
+            });
+        }
+    });
+    writer.join().unwrap();
+    let handle = with_store(&transport, store)
+        .attach(&key("k"))
+        .await
+        .unwrap();
+    let unfinished = handle.complete().await.unwrap_err();
+    assert_eq!(unfinished.error.kind(), ErrorKind::Truncated);
+    assert_eq!(unfinished.partial.text(), "Kept. ");
+    assert_eq!(
+        unfinished.options,
+        [RecoveryOption::Continue, RecoveryOption::Regenerate]
+    );
+}

@@ -429,3 +429,51 @@ fn a_cancel_closes_the_upstream_at_once_keeps_what_came_and_is_never_retried() {
     asleep.pass(SECOND * 60);
     assert_eq!(asleep.sent.len(), 1);
 }
+
+#[test]
+fn an_error_that_stands_in_no_event_is_found_when_the_end_is_missed() {
+    // llama.cpp before September 2025: a field of its own, then the end marker.
+    let stray = "error: {\"code\":500,\"message\":\"slot died\",\"type\":\"server_error\"}\n\n";
+    for end in [DONE, ""] {
+        let mut world = World::new(chat());
+        world.stream();
+        world.chunk(delta("Half "));
+        world.chunk(stray);
+        world.chunk(end);
+        world.end();
+        assert_eq!(world.ended(), "interrupted");
+        assert_eq!(world.failure(), Some("server_error"));
+    }
+    // Behind a proof it changes nothing.
+    let mut world = World::new(chat());
+    world.stream();
+    world.chunk(delta("Whole"));
+    world.chunk(STOP);
+    world.chunk(stray);
+    world.chunk(DONE);
+    assert_eq!(world.ended(), "complete");
+}
+
+#[test]
+fn an_end_for_a_reason_nobody_knows_is_a_claim_and_not_a_proof() {
+    let mut world = World::new(chat());
+    world.stream();
+    world.chunk(delta("x"));
+    world.chunk(STOP.replace("\"stop\"", "\"because\""));
+    world.chunk(DONE);
+    assert_eq!(world.ended(), "claimed");
+}
+
+#[test]
+fn an_incomplete_response_is_never_whole_whatever_its_reason() {
+    for details in ["null", "{\"reason\":\"something_new\"}", "{}"] {
+        let mut world = World::new(machine::background());
+        world.stream();
+        world.chunk(format!(
+            "event: response.created\ndata: {{\"type\":\"response.created\",\"sequence_number\":0,\"response\":{{\"id\":\"r\",\"status\":\"in_progress\",\"output\":[]}}}}\n\n\
+             event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":1,\"item_id\":\"i\",\"output_index\":0,\"content_index\":0,\"delta\":\"x\"}}\n\n\
+             event: response.incomplete\ndata: {{\"type\":\"response.incomplete\",\"sequence_number\":2,\"response\":{{\"id\":\"r\",\"status\":\"incomplete\",\"incomplete_details\":{details}}}}}\n\n"
+        ));
+        assert_eq!(world.ended(), "truncated", "{details}");
+    }
+}

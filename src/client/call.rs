@@ -126,7 +126,8 @@ impl Client {
     }
 
     /// Runs a new operation under a granted lease.
-    pub(super) fn launch_new(&self, plan: Plan, lease: crate::store::Lease) -> Handle {
+    pub(super) fn launch_new(&self, mut plan: Plan, lease: crate::store::Lease) -> Handle {
+        plan.generation = lease.generation;
         let dialect = plan.request.dialect();
         let operation = Operation::new(plan, self.inner.clock.now(), rand::random());
         self.launch(operation, dialect, lease, Attached::Started)

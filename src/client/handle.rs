@@ -78,22 +78,33 @@ impl Handle {
         {
             return Ok(outcome);
         }
-        self.recovered().await?.outcome().ok_or_else(|| {
-            Error::new(
-                ErrorKind::Truncated,
-                "the process that wrote this answer ended before the answer did",
-            )
-        })
+        let (recovered, told) = self.recovered().await?;
+        match (recovered.outcome(), told) {
+            (_, Some(told)) => Err(told),
+            (Some(outcome), None) => Ok(outcome),
+            (None, None) => Err(Error::new(ErrorKind::Truncated, "the answer has no end")),
+        }
     }
 
-    /// Waits until nothing more comes, and folds the journal.
-    pub(super) async fn recovered(&self) -> Result<Recovered> {
+    /// Waits until nothing more comes, and folds the journal. The error is why
+    /// nothing more comes, where that is not in the records: the writer died.
+    pub(super) async fn recovered(&self) -> Result<(Recovered, Option<Error>)> {
         let mut records = Vec::new();
         let mut subscription = self.subscribe();
-        while let Some(record) = subscription.next().await? {
-            records.push(record);
+        let told = loop {
+            match subscription.next().await {
+                Ok(Some(record)) => records.push(record),
+                Ok(None) => break None,
+                Err(error) if error.kind() == ErrorKind::Truncated => break Some(error),
+                Err(error) => return Err(error),
+            }
+        };
+        match (Recovered::fold(&records), told) {
+            (Ok(recovered), told) => Ok((recovered, told)),
+            // It died before its first record.
+            (Err(_), Some(told)) => Err(told),
+            (Err(error), None) => Err(error),
         }
-        Recovered::fold(&records)
     }
 
     /// Stops the operation: the upstream connection is closed at once, the

@@ -140,7 +140,7 @@ impl Client {
             }
             Claimed::Granted(lease, granted) => {
                 let recovered = self.fold(&granted).await?;
-                let recovery = recovered.best_recovery();
+                let recovery = recovered.best_recovery(plan.retry_unknown);
                 self.go_on(plan, recovered, recovery, lease).await
             }
         }
@@ -148,11 +148,12 @@ impl Client {
 
     async fn go_on(
         &self,
-        plan: Plan,
+        mut plan: Plan,
         recovered: Recovered,
         recovery: Recovery,
         lease: crate::store::Lease,
     ) -> Result<Handle> {
+        plan.generation = lease.generation;
         let dialect = plan.request.dialect();
         let now = self.inner.clock.now();
         match Operation::recover(plan, recovered, recovery, now, rand::random()) {

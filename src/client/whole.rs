@@ -37,7 +37,7 @@ impl Handle {
                 options: Vec::new(),
             })
         };
-        let recovered = self.recovered().await.map_err(bare)?;
+        let (recovered, told) = self.recovered().await.map_err(bare)?;
         let partial = recovered.answer().clone();
         let unfinished = |error, options| {
             Err(Box::new(Unfinished {
@@ -46,6 +46,9 @@ impl Handle {
                 options,
             }))
         };
+        if let Some(told) = told {
+            return unfinished(told, recovered.options());
+        }
         let ended = match recovered.outcome() {
             Some(Outcome::Ended(ended)) => ended,
             Some(Outcome::Interrupted(interrupted)) => {

@@ -156,7 +156,7 @@ fn another_process_resumes_from_the_records_alone() {
     world.chunk(format!("{CREATED}{ITEM}{HEL}"));
     // The process dies here; the journal is all there is.
     let recovered = Recovered::fold(&world.records).unwrap();
-    assert_eq!(recovered.best_recovery(), Recovery::Resume);
+    assert_eq!(recovered.best_recovery(true), Recovery::Resume);
     let head = recovered.head();
     let mut second = World::with(
         |now| Operation::recover(background(), recovered, Recovery::Resume, now, 2).unwrap(),
@@ -180,7 +180,7 @@ fn a_dead_writer_without_a_cursor_is_settled_truthfully() {
     world.stream();
     world.chunk(delta("Half"));
     let recovered = Recovered::fold(&world.records).unwrap();
-    assert_eq!(recovered.best_recovery(), Recovery::Settle);
+    assert_eq!(recovered.best_recovery(true), Recovery::Settle);
     assert!(
         recovered.check(Recovery::Restart).is_err(),
         "its output was shown"
@@ -198,7 +198,7 @@ fn a_dead_writer_without_a_cursor_is_settled_truthfully() {
 fn a_writer_that_died_before_output_is_restarted() {
     let world = World::new(chat());
     let recovered = Recovered::fold(&world.records).unwrap();
-    assert_eq!(recovered.best_recovery(), Recovery::Restart);
+    assert_eq!(recovered.best_recovery(true), Recovery::Restart);
 }
 
 #[test]
@@ -261,4 +261,70 @@ fn late_facts_about_an_older_attempt_are_ignored() {
         fact: streamkeep::proto::operation::Fact::EndOfBody,
     });
     assert!(world.outcome.is_none());
+}
+
+#[test]
+fn a_dead_writers_request_is_not_sent_again_where_that_is_ruled_out() {
+    let world = World::new(chat());
+    let recovered = Recovered::fold(&world.records).unwrap();
+    assert_eq!(recovered.best_recovery(false), Recovery::Settle);
+    let head = recovered.head();
+    let second = World::with(
+        |now| Operation::recover(chat(), recovered, Recovery::Settle, now, 2).unwrap(),
+        head,
+    );
+    assert!(second.sent.is_empty());
+    assert_eq!(
+        second.ended(),
+        "failed",
+        "nothing was shown, so the key is free"
+    );
+}
+
+#[test]
+fn a_poll_that_is_told_to_come_back_at_once_is_no_hot_loop() {
+    let mut world = cut_after_hel();
+    world.until_next_request();
+    world.head(404, &[]);
+    world.end();
+    for _ in 0..5 {
+        world.head(503, &[("retry-after", "0")]);
+        world.end();
+        assert!(
+            world.until_next_request() >= SECOND,
+            "the poll's own pause holds"
+        );
+    }
+}
+
+#[test]
+fn a_resume_that_is_told_to_come_back_at_once_still_pauses() {
+    let mut world = cut_after_hel();
+    world.until_next_request();
+    world.head(503, &[("retry-after", "0")]);
+    world.end();
+    assert!(world.until_next_request() >= std::time::Duration::from_millis(10));
+}
+
+#[test]
+fn a_splice_names_the_cursor_it_goes_on_after() {
+    let mut world = cut_after_hel();
+    world.until_next_request();
+    world.stream();
+    world.chunk(LO);
+    let spliced = world.controls().find_map(|control| match control {
+        Control::Spliced(spliced) => Some(spliced.after),
+        _ => None,
+    });
+    assert_eq!(spliced, Some(Some(2)));
+}
+
+#[test]
+fn a_later_answer_of_the_same_key_is_another_request_upstream() {
+    let mut plan = chat();
+    plan.generation = plan.generation.next();
+    let world = World::new(plan);
+    let headers = &world.sent[0].1.headers;
+    let key = headers.iter().find(|(name, _)| name == "idempotency-key");
+    assert_eq!(key.map(|(_, key)| key.as_str()), Some("k-1-2"));
 }

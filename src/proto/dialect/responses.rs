@@ -205,8 +205,8 @@ impl Responses {
             match reason.as_deref() {
                 Some("max_output_tokens" | "max_tokens") => StopReason::Length,
                 Some("content_filter") => StopReason::ContentFilter,
-                Some(other) => StopReason::Other(other.to_owned()),
-                None => StopReason::Other("incomplete".to_owned()),
+                // Whatever the reason, the provider says that it is not whole.
+                _ => StopReason::Length,
             }
         };
         self.finished = true;

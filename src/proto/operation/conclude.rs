@@ -1,6 +1,7 @@
 //! The ways an operation ends.
 
 use super::exchange::Exchange;
+use super::recovered::options;
 use super::{Now, Operation, Outcome, Output, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
@@ -45,6 +46,9 @@ impl Operation {
             ErrorKind::Truncated,
             "the process that wrote this answer ended before the answer did",
         );
+        if !self.committed {
+            return self.finish(now, End::Failed, Some(&failure), Vec::new());
+        }
         self.interrupt(now, None, &failure, true)
     }
 
@@ -82,7 +86,11 @@ impl Operation {
         self.commit(now);
         let interrupted = Interrupted {
             failure: failure.note(),
-            options: self.options(cursor_still_good),
+            options: options(
+                &self.plan.request,
+                &self.answer,
+                cursor_still_good && self.anchor.is_resumable(),
+            ),
         };
         self.outbox
             .control(now.wall, Control::Interrupted(interrupted.clone()));
@@ -173,10 +181,11 @@ fn how(answer: &Answer) -> (End, Vec<String>) {
     let mut warnings = Vec::new();
     let gravity = |end: End| match end {
         End::Complete => 0,
-        End::Truncated => 1,
-        End::Filtered => 2,
-        End::Refused => 3,
-        End::Claimed | End::Failed | End::Cancelled => 4,
+        End::Claimed => 1,
+        End::Truncated => 2,
+        End::Filtered => 3,
+        End::Refused => 4,
+        End::Failed | End::Cancelled => 5,
     };
     for choice in answer.choices.values() {
         let this = match &choice.stop {
@@ -185,8 +194,9 @@ fn how(answer: &Answer) -> (End, Vec<String>) {
             Some(StopReason::ContentFilter) => End::Filtered,
             Some(StopReason::Refusal) => End::Refused,
             Some(StopReason::Other(_)) => {
+                // It stopped for a reason of its own: an end, but no proof.
                 warnings.push("unknown_stop_reason".to_owned());
-                End::Complete
+                End::Claimed
             }
             None => End::Complete,
         };

@@ -12,6 +12,7 @@ use crate::proto::model::{Answer, Dialect, HttpRequest};
 pub(super) struct Continuing {
     pub(super) request: HttpRequest,
     pub(super) splicer: Splicer,
+    pub(super) form: ContinuationForm,
 }
 
 /// Why there is none.
@@ -36,19 +37,27 @@ impl Continuing {
         if request.dialect() != Dialect::AnthropicMessages {
             return Err(Impossible::Dialect(request.dialect()));
         }
-        let form = form.unwrap_or_else(|| form_for(request));
         let body = String::from_utf8_lossy(request.body());
-        let continuation = continuation(&body, answer, form, DEFAULT_INSTRUCTION)?;
+        let build = |form| continuation(&body, answer, form, DEFAULT_INSTRUCTION);
+        let preferred = preferred_form(request.model().unwrap_or_default());
+        let continuation = match form {
+            Some(form) => build(form)?,
+            // What the request says may rule out the form that the model takes.
+            None => match build(preferred) {
+                Err(NotContinuable::PrefillWithThinking) => build(preferred.other())?,
+                other => other?,
+            },
+        };
         let splicer = Splicer::new(&continuation, answer);
+        let form = continuation.form;
         let request = request
             .with_body(continuation.body)
             .map_err(Impossible::Request)?
             .send();
-        Ok(Self { request, splicer })
+        Ok(Self {
+            request,
+            splicer,
+            form,
+        })
     }
-}
-
-/// The form that the request's model takes.
-pub(super) fn form_for(request: &Request) -> ContinuationForm {
-    preferred_form(request.model().unwrap_or_default())
 }

@@ -4,7 +4,7 @@ use super::exchange::Exchange;
 use super::{Now, Operation, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::{Failure, Verdict, judge};
-use crate::proto::dialect::is_prefill_refusal;
+use crate::proto::dialect::{ContinuationForm, is_prefill_refusal};
 use crate::proto::journal::{AttemptEnded, AttemptKind, Control};
 use crate::proto::model::{Completion, Phase};
 use std::time::Duration;
@@ -114,7 +114,8 @@ impl Operation {
         let delay = failure
             .hints
             .after
-            .unwrap_or_else(|| self.schedule.delay(self.in_vain, 1));
+            .unwrap_or_else(|| self.schedule.delay(self.in_vain, 1))
+            .max(self.plan.retry.min_delay);
         let too_long = failure
             .hints
             .after
@@ -197,9 +198,11 @@ impl Operation {
         let policy = self.plan.resume;
         let since = *self.polling_since.get_or_insert(exchange.started);
         let doubled = 1_u32 << self.polls.saturating_sub(1).min(3);
+        let pause = policy.poll_interval.saturating_mul(doubled);
+        // A hint is never shortened, and never makes a hot loop.
         let delay = failure
             .and_then(|failure| failure.hints.after)
-            .unwrap_or_else(|| policy.poll_interval.saturating_mul(doubled));
+            .map_or(pause, |hint| hint.max(policy.poll_interval));
         let polled_for = now.moment.since(since).saturating_add(delay);
         if polled_for > policy.poll_for || self.is_past_deadline(now, delay) {
             let stuck = Failure::new(
@@ -224,7 +227,7 @@ impl Operation {
             && refused
             && !continuation.switched
         {
-            continuation.form = continuation.form.other();
+            continuation.form = exchange.form.map(ContinuationForm::other);
             continuation.switched = true;
             self.held.take();
             self.note_end(

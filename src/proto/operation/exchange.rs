@@ -4,7 +4,7 @@ use super::held::passed;
 use super::plan::Limits;
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
-use crate::proto::dialect::Splicer;
+use crate::proto::dialect::{ContinuationForm, Splicer};
 use crate::proto::journal::AttemptKind;
 use crate::proto::model::{Moment, ResponseHead, Text, Usage};
 use crate::proto::sse::{Decoder, DecoderConfig};
@@ -30,6 +30,10 @@ pub(super) struct Exchange {
     pub(super) body: BodyState,
     /// Rewrites a continuation's events so that they fit what was there before.
     pub(super) splicer: Option<Splicer>,
+    /// The form of a continuation.
+    pub(super) form: Option<ContinuationForm>,
+    /// The provider's cursor after which it goes on.
+    pub(super) after: Option<u64>,
     /// Whether the splice has been recorded.
     pub(super) spliced: bool,
 }
@@ -74,6 +78,8 @@ impl Exchange {
             usage: Usage::default(),
             body: BodyState::AwaitingHead,
             splicer: None,
+            form: None,
+            after: None,
             spliced: false,
         }
     }

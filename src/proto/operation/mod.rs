@@ -190,7 +190,8 @@ pub struct Operation {
 /// A continuation under way.
 #[derive(Debug)]
 struct Continuation {
-    form: ContinuationForm,
+    /// The form it has to have; `None` for the one that the model takes.
+    form: Option<ContinuationForm>,
     /// Whether this is the second form, tried because the first was refused.
     switched: bool,
     /// The answer it goes on with: what stands when an attempt at it fails

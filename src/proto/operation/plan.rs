@@ -1,7 +1,7 @@
 //! What an operation is to do, as plain values.
 
 use crate::proto::dialect::Request;
-use crate::proto::model::Key;
+use crate::proto::model::{Generation, Key};
 use crate::proto::retry::RetryPolicy;
 use crate::proto::timeouts::Timeouts;
 use std::time::Duration;
@@ -12,6 +12,9 @@ pub struct Plan {
     /// The operation's key; also sent upstream with the request and its
     /// repetitions, but not with a resume, a poll or a continuation.
     pub key: Key,
+    /// Which answer to the operation this is. A later one is another request for
+    /// whoever looks at keys upstream.
+    pub generation: Generation,
     /// What is asked.
     pub request: Request,
     /// How often to try before output was committed.
@@ -31,10 +34,20 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The key that goes upstream with every attempt of this answer.
+    pub(super) fn upstream_key(&self) -> String {
+        if self.generation == Generation::FIRST {
+            self.key.to_string()
+        } else {
+            format!("{}-{}", self.key, self.generation)
+        }
+    }
+
     /// A plan with the defaults of every part.
     pub fn new(key: Key, request: Request) -> Self {
         Self {
             key,
+            generation: Generation::FIRST,
             request,
             retry: RetryPolicy::default(),
             retry_unknown: true,

@@ -297,7 +297,7 @@ impl Operation {
                 Control::Spliced(Spliced {
                     attempt: exchange.number,
                     kind: exchange.kind,
-                    after: None,
+                    after: exchange.after,
                 }),
             );
         }

@@ -5,7 +5,9 @@ use super::continuing::Continuing;
 use super::{Outcome, Recovery};
 use crate::error::{Error, ErrorKind};
 use crate::proto::dialect::{Interpreter, Request, interpreter};
-use crate::proto::journal::{Body, Control, Delivered, Ended, Interrupted, Opened, Record};
+use crate::proto::journal::{
+    Body, Control, Delivered, Ended, Interrupted, Opened, Record, RecoveryOption,
+};
 use crate::proto::model::{Answer, Completion, Key, Seq};
 use crate::proto::sse::Event;
 
@@ -125,6 +127,14 @@ impl Recovered {
         }
     }
 
+    /// What can be done about it now, if it has not ended.
+    pub fn options(&self) -> Vec<RecoveryOption> {
+        if self.ended.is_some() {
+            return vec![RecoveryOption::Regenerate];
+        }
+        options(&self.request, &self.answer, self.anchor.is_resumable())
+    }
+
     /// Whether it can be recovered this way.
     ///
     /// # Errors
@@ -157,13 +167,14 @@ impl Recovered {
 
     /// What is right for an operation whose writer died: through the provider's
     /// cursor where there is one, from the start where nothing was shown, else
-    /// the truth.
-    pub fn best_recovery(&self) -> Recovery {
+    /// the truth. `retry_unknown` says whether a request whose outcome is unknown
+    /// may be sent again; what a dead writer sent is one.
+    pub fn best_recovery(&self, retry_unknown: bool) -> Recovery {
         if self.completion() == Completion::Proven {
             Recovery::Settle
         } else if self.anchor.is_resumable() {
             Recovery::Resume
-        } else if self.committed {
+        } else if self.committed || !retry_unknown {
             Recovery::Settle
         } else {
             Recovery::Restart
@@ -214,6 +225,19 @@ impl Recovered {
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
+}
+
+/// What can be done about an answer that stopped here.
+pub(super) fn options(request: &Request, answer: &Answer, resumable: bool) -> Vec<RecoveryOption> {
+    let mut options = Vec::with_capacity(3);
+    if resumable {
+        options.push(RecoveryOption::Resume);
+    }
+    if Continuing::new(request, answer, None).is_ok() {
+        options.push(RecoveryOption::Continue);
+    }
+    options.push(RecoveryOption::Regenerate);
+    options
 }
 
 /// What was asked, as the first record of a journal keeps it.

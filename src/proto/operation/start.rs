@@ -1,7 +1,7 @@
 //! How an operation begins: from nothing, or from its journal.
 
 use super::anchor::Anchor;
-use super::continuing::{Continuing, form_for};
+use super::continuing::Continuing;
 use super::exchange::Exchange;
 use super::held::Held;
 use super::outbox::Outbox;
@@ -11,7 +11,7 @@ use super::{Continuation, Counts, Now, Operation, State};
 use crate::error::{Error, ErrorKind};
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{ContinuationForm, interpreter, interpreter_after};
-use crate::proto::journal::{AttemptKind, AttemptStarted, Control, RecoveryOption};
+use crate::proto::journal::{AttemptKind, AttemptStarted, Control};
 use crate::proto::model::{Answer, HttpRequest, Seq};
 use crate::proto::retry::Schedule;
 use std::collections::VecDeque;
@@ -86,7 +86,7 @@ impl Operation {
         recovered.check(recovery)?;
         let continuation = match recovery {
             Recovery::Continue(form) => Some(Continuation {
-                form: form.unwrap_or_else(|| form_for(&plan.request)),
+                form,
                 switched: false,
                 base: recovered.answer.clone(),
             }),
@@ -166,6 +166,7 @@ impl Operation {
             AttemptKind::Resume => self.anchor.last(),
             _ => None,
         };
+        exchange.after = after;
         self.outbox.control(
             now.wall,
             Control::AttemptStarted(AttemptStarted {
@@ -190,7 +191,7 @@ impl Operation {
                 let form = self
                     .continuation
                     .as_ref()
-                    .map(|continuation| continuation.form);
+                    .and_then(|continuation| continuation.form);
                 let continuing =
                     Continuing::new(request, &self.answer, form).map_err(|reason| {
                         Failure::new(
@@ -199,16 +200,15 @@ impl Operation {
                         )
                     })?;
                 exchange.splicer = Some(continuing.splicer);
+                exchange.form = Some(continuing.form);
                 continuing.request
             }
         };
         // A continuation is another request: under the same key it would be a
         // conflict for a provider that looks at keys.
         if is_send(exchange.kind) {
-            http.headers.push((
-                "idempotency-key".to_owned(),
-                self.plan.key.as_str().to_owned(),
-            ));
+            http.headers
+                .push(("idempotency-key".to_owned(), self.plan.upstream_key()));
         }
         Ok(http)
     }
@@ -224,19 +224,6 @@ impl Operation {
         self.in_vain = 0;
         self.polling_since = None;
         self.polls = 0;
-    }
-
-    /// What can be done about an interruption now.
-    pub(super) fn options(&self, cursor_still_good: bool) -> Vec<RecoveryOption> {
-        let mut options = Vec::with_capacity(3);
-        if cursor_still_good && self.anchor.is_resumable() {
-            options.push(RecoveryOption::Resume);
-        }
-        if Continuing::new(&self.plan.request, &self.answer, None).is_ok() {
-            options.push(RecoveryOption::Continue);
-        }
-        options.push(RecoveryOption::Regenerate);
-        options
     }
 }
 

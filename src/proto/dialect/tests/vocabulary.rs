@@ -235,8 +235,8 @@ fn every_stop_reason_has_its_word() {
     for (word, expected) in [
         ("max_output_tokens", Length),
         ("content_filter", ContentFilter),
-        ("later", Other("later".into())),
-        ("", Other("incomplete".into())),
+        ("later", Length),
+        ("", Length),
     ] {
         let found = stop(Dialect::OpenAiResponses, &incomplete(word));
         assert_eq!(found, Some(expected), "{word}");
