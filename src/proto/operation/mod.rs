@@ -30,6 +30,7 @@ mod plan;
 mod receive;
 mod recovered;
 mod start;
+mod whole;
 
 pub use outbox::Append;
 pub use plan::{Hold, Limits, Plan, ResumePolicy};

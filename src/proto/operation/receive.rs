@@ -6,17 +6,15 @@ use super::{Fact, Now, Operation, Output, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{
-    EventKind, ExpandError, ResponseStatus, SpliceError, expand, is_whole_payload, provider_error,
-    provider_error_from_body, response_status, sequence_of,
+    EventKind, SpliceError, is_whole_payload, provider_error, sequence_of,
 };
 use crate::proto::journal::{Anchored, AttemptKind, Control, Delivered, Spliced};
 use crate::proto::model::{Completion, Delta, ResponseHead};
-use crate::proto::retry::RetryHints;
 use crate::proto::sse::{EndOfInput, Event, Item};
 use bytes::Bytes;
 
 /// What follows after an event.
-enum Step {
+pub(super) enum Step {
     /// More is expected.
     Go,
     /// The dialect's end marker came.
@@ -134,7 +132,12 @@ impl Operation {
     }
 
     /// One event of the upstream; a continuation's is rewritten first.
-    fn event(&mut self, now: Now, exchange: &mut Exchange, event: &Event) -> Result<Step, Failure> {
+    pub(super) fn event(
+        &mut self,
+        now: Now,
+        exchange: &mut Exchange,
+        event: &Event,
+    ) -> Result<Step, Failure> {
         let Some(splicer) = &mut exchange.splicer else {
             return self.read(now, exchange, event);
         };
@@ -357,7 +360,7 @@ impl Operation {
         }
     }
 
-    fn ended_without_marker(
+    pub(super) fn ended_without_marker(
         &mut self,
         now: Now,
         exchange: &Exchange,
@@ -386,78 +389,6 @@ impl Operation {
             _ => unended(exchange),
         };
         self.failed(now, exchange, &failure)
-    }
-
-    /// A whole JSON document in the place of a stream.
-    fn document(
-        &mut self,
-        now: Now,
-        mut exchange: Box<Exchange>,
-        head: &ResponseHead,
-        body: &[u8],
-    ) -> State {
-        if body.trim_ascii().is_empty() {
-            let failure = Failure::new(
-                ErrorKind::EmptyResponse,
-                "expected a JSON answer, but found an empty body",
-            );
-            return self.failed(now, &exchange, &with_status(failure, head));
-        }
-        let text = String::from_utf8_lossy(body);
-        if let Some(error) = provider_error(&text) {
-            return self.failed(now, &exchange, &Failure::in_band(error));
-        }
-        match response_status(&text) {
-            Some(ResponseStatus::Running) if exchange.kind == AttemptKind::Poll => {
-                return self.poll_again(now, &exchange);
-            }
-            Some(ResponseStatus::Running) => {
-                let failure = Failure::new(
-                    ErrorKind::Protocol,
-                    "expected an answer, but found a response that is still running",
-                );
-                return self.failed(now, &exchange, &with_status(failure, head));
-            }
-            Some(ResponseStatus::Cancelled) => {
-                let failure = Failure::new(
-                    ErrorKind::ContinuationMismatch,
-                    "expected an answer, but found that the provider's run was cancelled",
-                );
-                return self.failed(now, &exchange, &with_status(failure, head));
-            }
-            _ => {}
-        }
-        let events = match expand(self.plan.request.dialect(), &text, &self.answer) {
-            Ok(events) => events,
-            Err(error) => {
-                let kind = match error {
-                    ExpandError::Mismatch { .. } => ErrorKind::ContinuationMismatch,
-                    _ => ErrorKind::Protocol,
-                };
-                let failure = Failure::new(kind, error.to_string());
-                return self.failed(now, &exchange, &with_status(failure, head));
-            }
-        };
-        for event in events {
-            match self.event(now, &mut exchange, &event) {
-                Ok(Step::Go) => {}
-                Ok(Step::End) => return self.complete(now, &exchange),
-                Err(failure) => return self.failed(now, &exchange, &failure),
-            }
-        }
-        self.ended_without_marker(now, &exchange, None)
-    }
-
-    /// A response that is not the answer has said what it had to say.
-    pub(super) fn refused(&mut self, now: Now, mut exchange: Box<Exchange>) -> State {
-        let BodyState::Refusal(head, body, _) = &mut exchange.body else {
-            return State::Exchanging(exchange);
-        };
-        let (head, body) = (std::mem::take(head), std::mem::take(body));
-        let provider = provider_error_from_body(&body, head.header("content-type"));
-        let hints = RetryHints::from_head(&head, now.wall);
-        let failure = Failure::from_response(&head, provider, hints);
-        self.failed(now, &exchange, &failure)
     }
 
     pub(super) fn close(&mut self, exchange: &Exchange) {
