@@ -31,7 +31,7 @@ fn ours(chunks: &[Bytes], id: &str) -> (Vec<Seen>, String, Option<Duration>) {
             Item::Event(Event { name, data, id, .. }) => {
                 Some((name.to_string(), data.to_string(), id.to_string(), time))
             }
-            Item::Comment(_) => None,
+            Item::Comment(_) | Item::Line(_) => None,
         })
         .collect();
     (seen, outcome.last_event_id, outcome.reconnection_time)

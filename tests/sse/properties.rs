@@ -46,16 +46,26 @@ proptest! {
         bytes in hostile_stream(),
         seed in any::<u64>(),
         limit in prop_oneof![1 => Just(usize::MAX), 2 => 0..80_usize],
+        lines in any::<bool>(),
     ) {
         for end in ENDS {
             let run = |chunks: Vec<Bytes>| {
-                let config = DecoderConfig::new().max_event_bytes(limit);
+                let config = DecoderConfig::new().max_event_bytes(limit).unknown_lines(lines);
                 decode(config, chunks, end)
             };
             let expected = run(vec![bytes.clone()]);
             prop_assert_eq!(&run(pieces(&bytes, 1)), &expected);
             prop_assert_eq!(&run(random_pieces(&bytes, seed)), &expected);
         }
+    }
+
+    #[test]
+    fn unknown_lines_come_out_beside_all_that_comes_out_without_them(bytes in hostile_stream()) {
+        let expected = whole(&bytes, EndOfInput::Flush);
+        let config = DecoderConfig::new().unknown_lines(true);
+        let mut found = decode(config, [bytes], EndOfInput::Flush);
+        found.items.retain(|(item, _)| !matches!(item, Item::Line(_)));
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

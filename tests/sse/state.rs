@@ -116,6 +116,29 @@ fn comments_come_out_in_their_place_and_at_their_line_end() {
 }
 
 #[test]
+fn lines_that_are_no_field_come_out_where_they_are_asked_for() {
+    let stream = "\u{feff}{\"error\":1}\n: c\ndata: x\nerror: y\r\n\ndat\n\nlast";
+    let mut decoder = Decoder::new(DecoderConfig::new().unknown_lines(true));
+    let line = |text: &str| Item::Line(Text::from(text));
+    assert_eq!(
+        push(&mut decoder, stream),
+        [
+            line("{\"error\":1}"),
+            Item::Comment(Text::from(" c")),
+            line("error: y"),
+            Item::Event(event("message", "x", "", 38)),
+            line("dat"),
+        ]
+    );
+    assert_eq!(decoder.unfinished_line(), b"last");
+    assert_eq!(push(&mut decoder, "ing\n"), [line("lasting")]);
+    assert_eq!(decoder.unfinished_line(), b"");
+    let mut decoder = Decoder::new(DecoderConfig::new());
+    push(&mut decoder, "\u{feff}{");
+    assert_eq!(decoder.unfinished_line(), b"{");
+}
+
+#[test]
 fn the_type_of_an_event_without_data_is_forgotten() {
     let expected = [event("message", "x", "", 19)];
     assert_eq!(events(b"event: e\n\ndata: x\n\n"), expected);

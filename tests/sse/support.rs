@@ -27,7 +27,7 @@ impl Outcome {
             .iter()
             .filter_map(|(item, _)| match item {
                 Item::Event(event) => Some(event),
-                Item::Comment(_) => None,
+                Item::Comment(_) | Item::Line(_) => None,
             })
             .collect()
     }
@@ -36,7 +36,7 @@ impl Outcome {
         self.items
             .iter()
             .filter_map(|(item, _)| match item {
-                Item::Event(_) => None,
+                Item::Event(_) | Item::Line(_) => None,
                 Item::Comment(text) => Some(text.as_str()),
             })
             .collect()

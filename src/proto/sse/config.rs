@@ -8,10 +8,12 @@ use crate::proto::model::Text;
 /// |---|---|
 /// | [`max_event_bytes`](Self::max_event_bytes) | 16 MiB |
 /// | [`last_event_id`](Self::last_event_id) | empty |
+/// | [`unknown_lines`](Self::unknown_lines) | no |
 #[derive(Clone, Debug)]
 pub struct DecoderConfig {
     pub(super) max_event_bytes: usize,
     pub(super) last_event_id: Text,
+    pub(super) unknown_lines: bool,
 }
 
 impl DecoderConfig {
@@ -25,6 +27,7 @@ impl DecoderConfig {
         Self {
             max_event_bytes: Self::MAX_EVENT_BYTES,
             last_event_id: Text::from_static(""),
+            unknown_lines: false,
         }
     }
 
@@ -46,6 +49,15 @@ impl DecoderConfig {
     /// said in the request. Default empty: a fresh stream.
     pub fn last_event_id(mut self, id: Text) -> Self {
         self.last_event_id = id;
+        self
+    }
+
+    /// Whether lines that are no field of the standard come out as
+    /// [`Item::Line`](super::Item::Line). Default no: the standard passes over
+    /// them (WHATWG 9.2.6: "Otherwise: The field is ignored."). Nothing else of
+    /// the result depends on it.
+    pub const fn unknown_lines(mut self, yes: bool) -> Self {
+        self.unknown_lines = yes;
         self
     }
 }

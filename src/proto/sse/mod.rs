@@ -62,6 +62,11 @@ pub enum Item {
     /// has no meaning, but shows that the server is alive. A comment inside an
     /// event comes out before that event.
     Comment(Text),
+    /// A line that is no field of the standard, without its line end. It has no
+    /// meaning either, but what a broken server writes into its stream beside
+    /// the events stands there. Comes out only where
+    /// [`DecoderConfig::unknown_lines`] asks for it.
+    Line(Text),
 }
 
 /// What becomes of an event that the end of input cut off.

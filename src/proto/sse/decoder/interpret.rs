@@ -51,6 +51,15 @@ impl Decoder {
         Ok(Some(Item::Comment(text)))
     }
 
+    /// A line that is no field is part of the event it stands in, as far as its
+    /// size goes.
+    pub(super) fn unknown(&mut self, line: Line) -> Result<Option<Item>, DecodeError> {
+        self.pending.has_field = true;
+        let part = self.part(line);
+        let text = self.decode_kept(part)?.text;
+        Ok(Some(Item::Line(text)))
+    }
+
     /// WHATWG "process the field".
     pub(super) fn process_field(&mut self, field: Field, value: Line) {
         match field {

@@ -34,6 +34,7 @@ use interpret::{Part, Pending};
 )]
 pub struct Decoder {
     limit: usize,
+    unknown_lines: bool,
     /// The chunk being decoded, and how much of it has been.
     chunk: Bytes,
     position: usize,
@@ -72,6 +73,7 @@ impl Decoder {
     pub fn new(config: DecoderConfig) -> Self {
         Self {
             limit: config.max_event_bytes,
+            unknown_lines: config.unknown_lines,
             chunk: Bytes::new(),
             position: 0,
             base: 0,
@@ -178,6 +180,10 @@ impl Decoder {
                 Field::Data if !self.pending.has_data() => self.pending.data = self.part(line),
                 Field::Event => self.pending.name = self.part(line),
                 Field::Comment => return self.comment(line),
+                Field::Unknown if self.unknown_lines && from > 0 => {
+                    line.start -= from;
+                    return self.unknown(line);
+                }
                 _ if line.start == line.end && from == 0 => {
                     // Nothing but a byte order mark: a blank line.
                     self.line.clear();
@@ -215,7 +221,7 @@ impl Decoder {
         self.close(self.offset());
         match item {
             Some(Item::Event(event)) => Ok(Some(event)),
-            Some(Item::Comment(_)) | None => Ok(None),
+            Some(Item::Comment(_) | Item::Line(_)) | None => Ok(None),
         }
     }
 
@@ -244,6 +250,17 @@ impl Decoder {
     /// Zero means that the stream is between two events.
     pub fn pending_bytes(&self) -> u64 {
         self.offset() - self.pending.start
+    }
+
+    /// The line at the end of what was decoded, as far as it has come; empty when
+    /// that ends with a line end.
+    pub fn unfinished_line(&self) -> &[u8] {
+        let line = self.buffered_line();
+        self.bytes(if self.first_line {
+            self.without_bom(line)
+        } else {
+            line
+        })
     }
 
     /// Work done, in bytes: how often a byte was searched for the end of its
