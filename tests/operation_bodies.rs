@@ -8,8 +8,9 @@ mod events;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod machine;
 
-use events::{DONE, ROLE};
+use events::{DONE, ROLE, STOP, delta};
 use machine::{World, chat};
+use streamkeep::ErrorKind;
 
 /// What was decided about the first exchange: the kind of its failure, and what
 /// follows.
@@ -43,4 +44,58 @@ fn an_end_marker_behind_nothing_claims_nothing() {
     world.chunk(DONE);
     check(&world, "truncated", "retry");
     assert_eq!(world.delivered(), [""; 0]);
+}
+
+// llama.cpp wrote its errors under a field that no standard knows, and its end
+// marker behind them: half an answer passed as a whole one.
+#[test]
+fn an_error_under_a_field_of_no_standard_is_an_error() {
+    let mut world = World::new(chat());
+    world.stream();
+    world.chunk(delta("Part"));
+    world.chunk("error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}\n");
+    check(&world, "server_error", "interrupt");
+    assert_eq!(world.text(), "Part");
+}
+
+// A gateway gives up after ten minutes and writes a bare JSON error into the
+// stream; a decoder by the book passes over it, and the reader is told of a cut.
+#[test]
+fn a_bare_json_error_in_the_stream_is_an_error() {
+    let bare = "[{\n \"error\": {\n  \"code\": 503,\n  \"message\": \"worn out\"\n }\n}]";
+    for (bytes, ends) in [
+        (bare.to_owned(), true),
+        (format!("{bare}\n"), true),
+        (format!("{bare}\n"), false),
+        (bare.replace(['\n', ' '], ""), false),
+        (format!("{bare}\n\n{DONE}"), true),
+    ] {
+        for before in ["", &delta("Part")] {
+            let mut world = World::new(chat());
+            world.stream();
+            world.chunk(before.to_owned());
+            world.chunk(bytes.clone());
+            if ends {
+                world.end();
+            } else {
+                world.fail(ErrorKind::Reset, true);
+            }
+            let follows = if before.is_empty() {
+                "retry"
+            } else {
+                "interrupt"
+            };
+            check(&world, "overloaded", follows);
+        }
+    }
+}
+
+#[test]
+fn other_lines_outside_the_events_change_nothing() {
+    let mut world = World::new(chat());
+    world.stream();
+    world.chunk(format!("foo: bar\n{}{{\nid\n", delta("Hi")));
+    world.chunk(format!("{STOP}nonsense\n{DONE}"));
+    assert_eq!(world.ended(), "complete");
+    assert_eq!(world.text(), "Hi");
 }

@@ -16,6 +16,24 @@ pub fn provider_error(json: &str) -> Option<ProviderError> {
     errors::whole(&serde_json::from_str::<Value>(json).ok()?)
 }
 
+/// The error that stands in an event stream outside its events, if this is one.
+///
+/// Two kinds are seen (PROVIDERS.md sections 4b and 7, rule 3 of section 11a): a
+/// bare JSON error where a connection is given up, and a field `error:` with one,
+/// which no standard knows. `text` is one line, or several.
+pub fn stray_error(text: &str) -> Option<ProviderError> {
+    let text = text.trim();
+    if let Some(value) = text.strip_prefix("error:") {
+        let error = serde_json::from_str::<Value>(value).ok()?;
+        return Some(errors::of_value(&error));
+    }
+    // Anything else that looks like prose or like a cut field is none.
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    errors::in_band(&serde_json::from_str::<Value>(text).ok()?, "")
+}
+
 /// What the body of a failed exchange says, whatever it is.
 ///
 /// A page of HTML is summarised by its title and never shown; other text is
@@ -114,6 +132,43 @@ mod tests {
 
     fn message(body: &[u8], content_type: Option<&str>) -> String {
         provider_error_from_body(body, content_type).message
+    }
+
+    #[test]
+    fn an_error_outside_the_events_is_found() {
+        let found = |text| {
+            let error = stray_error(text)?;
+            Some((error.error_type, error.http_equivalent, error.message))
+        };
+        let error = |word: Option<&str>, status, message: &str| {
+            Some((word.map(str::to_owned), status, message.to_owned()))
+        };
+        assert_eq!(
+            found(r#"{"error":{"code":503,"status":"UNAVAILABLE","message":"m"}}"#),
+            error(Some("UNAVAILABLE"), Some(503), "m")
+        );
+        assert_eq!(
+            found("[{\n \"error\": {\"code\": 503, \"message\": \"m\"}\n}]\n"),
+            error(None, Some(503), "m")
+        );
+        assert_eq!(
+            found(r#"error: {"code":500,"message":"m","type":"server_error"}"#),
+            error(Some("server_error"), Some(500), "m")
+        );
+        assert_eq!(found(r#"error:"m""#), error(None, None, "m"));
+        for none in [
+            "",
+            "error",
+            "error: something",
+            "errors: {}",
+            "{\"error\":",
+            "{\"error\":null}",
+            "{\"choices\":[]}",
+            "foo: bar",
+            "null",
+        ] {
+            assert_eq!(found(none), None, "{none:?}");
+        }
     }
 
     #[test]

@@ -107,6 +107,11 @@ pub(super) fn of_text(message: &str) -> ProviderError {
     }
 }
 
+/// The error that a value is, which is known to be one.
+pub(super) fn of_value(error: &Value) -> ProviderError {
+    build(error, &Object::new())
+}
+
 /// The error that the data of an error event is, when that is neither an object
 /// nor a list: a JSON string, or bare text.
 pub(super) fn of_data(data: &str) -> ProviderError {

@@ -43,7 +43,7 @@ mod track;
 mod whole;
 mod wire;
 
-pub use body::{provider_error, provider_error_from_body};
+pub use body::{provider_error, provider_error_from_body, stray_error};
 pub use continuation::{
     Continuation, ContinuationForm, DEFAULT_INSTRUCTION, NotContinuable, SpliceError, Splicer,
     continuation, is_prefill_refusal, preferred_form,

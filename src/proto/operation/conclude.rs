@@ -14,6 +14,9 @@ impl Operation {
     /// The dialect's proof of completion came, or its end marker without one.
     pub(super) fn complete(&mut self, now: Now, exchange: &Exchange) -> State {
         let proven = self.interpreter.completion() == Completion::Proven;
+        if !proven && let Some(failure) = exchange.stray_failure() {
+            return self.failed(now, exchange, &failure);
+        }
         if !proven && exchange.first_output.is_none() {
             // Servers whose engine broke send the end marker all the same: a
             // claim about nothing is no answer.

@@ -4,7 +4,7 @@ use super::held::passed;
 use super::plan::Limits;
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
-use crate::proto::dialect::{ContinuationForm, Splicer};
+use crate::proto::dialect::{ContinuationForm, Splicer, stray_error};
 use crate::proto::journal::AttemptKind;
 use crate::proto::model::{Moment, ResponseHead, Text, Usage};
 use crate::proto::sse::{Decoder, DecoderConfig};
@@ -51,13 +51,39 @@ pub(super) enum BodyState {
     Refusal(ResponseHead, Vec<u8>, Moment),
 }
 
-/// An event stream, and the raw beginning of one that may not be one.
+/// An event stream, and what may show that it is none, or not only one.
 #[derive(Debug)]
 pub(super) struct EventBody {
     pub(super) decoder: Decoder,
+    /// Lines outside the events that are no error by themselves; together they
+    /// may be one.
+    stray: String,
     /// The bytes so far, kept until the first event: a body without one may be
     /// a bare JSON error. `None` once an event came or it grew too long.
     pub(super) prefix: Option<Vec<u8>>,
+}
+
+impl EventBody {
+    /// Takes a line outside the events; the failure that it is, if it is one.
+    pub(super) fn stray_line(&mut self, line: &str, limit: usize) -> Option<Failure> {
+        if let Some(error) = stray_error(line) {
+            return Some(Failure::in_band(error));
+        }
+        if self.stray.len().saturating_add(line.len()) < limit {
+            self.stray.push_str(line);
+            self.stray.push('\n');
+        }
+        None
+    }
+
+    /// The failure that the lines outside the events are, if they are one, at
+    /// the end of the body: with the line that has no end.
+    pub(super) fn stray_failure(&self) -> Option<Failure> {
+        let rest = String::from_utf8_lossy(self.decoder.unfinished_line());
+        stray_error(&rest)
+            .or_else(|| stray_error(&format!("{}{rest}", self.stray)))
+            .map(Failure::in_band)
+    }
 }
 
 /// How long an error body may take once its head is there.
@@ -150,6 +176,14 @@ impl Exchange {
             .is_some_and(|at| now.since(at) >= timeouts.finish_grace)
     }
 
+    /// The failure that stands in the body outside its events, if there is one.
+    pub(super) fn stray_failure(&self) -> Option<Failure> {
+        match &self.body {
+            BodyState::Events(events) => events.stray_failure(),
+            _ => None,
+        }
+    }
+
     /// Whether an error body has taken too long.
     pub(super) fn refusal_is_late(&self, now: Moment) -> bool {
         matches!(self.body, BodyState::Refusal(_, _, since) if now.since(since) >= ERROR_BODY_TIME)
@@ -206,9 +240,11 @@ impl BodyState {
             "text/event-stream" | "" | "text/plain" if !document_expected => {
                 let config = DecoderConfig::new()
                     .max_event_bytes(limits.max_event_bytes)
-                    .last_event_id(Text::default());
+                    .last_event_id(Text::default())
+                    .unknown_lines(true);
                 Ok(Self::Events(Box::new(EventBody {
                     decoder: Decoder::new(config),
+                    stray: String::new(),
                     prefix: Some(Vec::new()),
                 })))
             }

@@ -32,7 +32,11 @@ impl Operation {
                 if matches!(exchange.body, BodyState::Refusal(..)) {
                     return self.refused(now, exchange);
                 }
-                self.failed(now, &exchange, &Failure::from_transport(&failure))
+                // What was written before the connection broke says more.
+                let failure = exchange
+                    .stray_failure()
+                    .unwrap_or_else(|| Failure::from_transport(&failure));
+                self.failed(now, &exchange, &failure)
             }
         }
     }
@@ -114,6 +118,12 @@ impl Operation {
                 }
                 Ok(Some(Item::Comment(_))) => {
                     self.counts.comments = self.counts.comments.saturating_add(1);
+                }
+                Ok(Some(Item::Line(line))) => {
+                    let limit = self.plan.limits.max_error_body;
+                    if let Some(failure) = events.stray_line(&line, limit) {
+                        return self.failed(now, &exchange, &failure);
+                    }
                 }
                 Ok(Some(Item::Event(event))) => {
                     events.prefix = None;
@@ -336,6 +346,7 @@ impl Operation {
                 self.document(now, exchange, &head, &body)
             }
             BodyState::Events(events) => {
+                let stray = events.stray_failure();
                 let last = events.decoder.finish(EndOfInput::Flush);
                 let prefix = events.prefix.take();
                 // An unterminated event counts only if it is whole.
@@ -349,6 +360,9 @@ impl Operation {
                         Ok(Step::End) => return self.complete(now, &exchange),
                         Err(failure) => return self.failed(now, &exchange, &failure),
                     }
+                }
+                if let Some(failure) = stray {
+                    return self.failed(now, &exchange, &failure);
                 }
                 match self.rest_of_splice(now, &mut exchange) {
                     Ok(Step::Go) => {}
