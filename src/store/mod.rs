@@ -216,6 +216,40 @@ pub struct Collected {
 /// 15. Dropping the future of an append leaves all of it or nothing of it.
 /// 16. A watcher is woken after every append, seal and removal that follows its
 ///     creation; wake-ups may be merged, and may come without cause.
+///
+/// What follows from the lines, and is tested with them:
+///
+/// - A journal past its time can be read, taken over and regenerated until a
+///   collection removes it; a [`Create`](Intent::Create) begins it anew from that
+///   moment on, for any request, so that what a new request gets does not depend
+///   on when the collector runs. Then cursors of the old generations are
+///   [`Expired`](crate::ErrorKind::Expired).
+/// - A lease that ran out is good until somebody else claims the journal: it is the
+///   token that fences, not the clock.
+/// - Giving a lease back twice, or after a final append, is no error. An append or
+///   a renewal after it is [`StaleLease`](crate::ErrorKind::StaleLease), as it is
+///   when the journal was removed.
+/// - A deleted journal is [`NotFound`](crate::ErrorKind::NotFound), not expired; its
+///   generations are not used again either, for as long as an expired one's.
+/// - An append without records is [`WrongSequence`](crate::ErrorKind::WrongSequence).
+/// - A cursor that names a record or a generation that is not there yet is
+///   [`CursorAhead`](crate::ErrorKind::CursorAhead).
+/// - A writer whose clock is behind an earlier one's does not make a journal expire
+///   earlier.
+///
+/// # Errors
+///
+/// Beside those named: [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable),
+/// [`StoreFull`](crate::ErrorKind::StoreFull) and
+/// [`StoreCorrupt`](crate::ErrorKind::StoreCorrupt), from any call. After one of the
+/// first two from an append, nothing but the store can say whether it took effect:
+/// ask for the state.
+///
+/// # Cancel safety
+///
+/// A call that changes something and is dropped has done all of it, does all of it
+/// yet, or does nothing of it. A claim that is dropped may have been granted: its
+/// lease then runs out by itself. What only reads can be dropped freely.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Asks for the right to write.
     fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Claimed>>;

@@ -2,7 +2,7 @@
 //!
 //! **Unstable**: functions are added and sharpened in any release. Each panics,
 //! with a sentence on what was expected, when a store breaks the line of the
-//! contract ([`Store`](super::Store)) that its name begins with. They make and
+//! contract ([`Store`]) that its name begins with. They make and
 //! remove journals, and need a multi-threaded tokio runtime with its clock on.
 //!
 //! ```

@@ -7,7 +7,9 @@ mod collect;
 mod command;
 mod db;
 mod layout;
+mod numbers;
 mod reader;
+mod upkeep;
 mod writer;
 
 pub use builder::SledStoreBuilder;

@@ -9,7 +9,9 @@ use super::cache::{Cache, Hot};
 use super::command::{Append, Command, Reply};
 use super::db::{Db, failed, guarded, is_panic, no_bucket, no_run};
 use super::layout::{self, Run, Stored};
+use super::numbers::Numbers;
 use super::reader::missing;
+use super::upkeep::{CurrentBucket, close};
 use super::{Failure, Shared, SledStoreBuilder, State};
 use crate::error::{Error, ErrorKind, Result};
 use crate::proto::model::{Key, Seq, WallTime};
@@ -18,7 +20,7 @@ use crate::store::{Claim, Claimed, Lease};
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// Requests that one flush acknowledges at most, so that none waits behind an
@@ -26,49 +28,21 @@ use tokio::sync::mpsc;
 const MAX_GROUP: usize = 4096;
 /// Encoded bytes after which a group is closed.
 const MAX_GROUP_BYTES: usize = 8 << 20;
-/// How many run numbers are reserved at a time.
-const RUN_BLOCK: u64 = 4096;
-/// Buckets at most: each is an open database with a thread of its own.
-const MAX_BUCKETS: usize = 64;
-/// A claim's keeping is cut into this many spans, unless the settings say.
-const SPANS: u32 = 16;
-/// The shortest of them.
-const MIN_SPAN: Duration = Duration::from_secs(60);
-/// How long a database that failed is left alone before it is opened again.
-const REOPEN_AFTER: Duration = Duration::from_millis(250);
-const NEXT_RUN: &str = "next_run";
-const LAST_BUCKET: &str = "last_bucket";
-
+/// What the thread works with.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
-    settings: SledStoreBuilder,
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: SledStoreBuilder,
     commands: mpsc::Receiver<Command>,
-    cache: Cache,
-    numbers: Numbers,
-    current: Option<CurrentBucket>,
+    pub(super) cache: Cache,
+    pub(super) numbers: Numbers,
+    pub(super) current: Option<CurrentBucket>,
     /// A bucket was made: an older one may need its large cache no more.
-    cool_down: bool,
+    pub(super) cool_down: bool,
     /// Buckets that new runs were put into since the collection began.
-    touched: HashSet<u64>,
-    failed_at: Option<Instant>,
+    pub(super) touched: HashSet<u64>,
+    pub(super) failed_at: Option<Instant>,
     /// Held for as long as the store is open.
     _lock: File,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CurrentBucket {
-    serial: u64,
-    since: WallTime,
-    bytes: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Numbers {
-    next_run: u64,
-    /// Up to which they are noted on disk as used.
-    reserved: u64,
-    /// The largest number that a bucket was given.
-    last_bucket: u64,
 }
 
 /// What a group has done so far.
@@ -288,8 +262,8 @@ impl Writer {
         if footing != Footing::Same {
             runs.push(Run {
                 generation: entry.generation,
-                id: self.numbers.take_run(db, group)?,
-                bucket: self.bucket_for(db, claim, group)?,
+                id: self.numbers.take_run(db)?,
+                bucket: self.bucket_for(db, claim)?,
             });
         }
         let stored = Stored { entry, runs };
@@ -406,145 +380,6 @@ impl Writer {
             _ => {}
         }
     }
-
-    /// Where a new run goes: into the newest bucket, or into a new one when that is
-    /// old or large.
-    fn bucket_for(&mut self, db: &Db, claim: &Claim, group: &mut Group) -> Result<u64> {
-        if self.current.is_none() {
-            self.current = db.newest()?.map(|(serial, since, bytes)| CurrentBucket {
-                serial,
-                since,
-                bytes,
-            });
-        }
-        let span = self
-            .settings
-            .bucket_span
-            .unwrap_or_else(|| (claim.keep_for / SPANS).max(MIN_SPAN));
-        let serial = match self.current {
-            Some(current)
-                if db.serials().len() >= MAX_BUCKETS
-                    || (current.bytes < self.settings.bucket_bytes
-                        && current.since <= claim.now
-                        && claim.now < current.since.after(span)) =>
-            {
-                current.serial
-            }
-            _ => {
-                // Noted on disk before it is used: when a bucket is damaged and put
-                // aside, no other may come to have its number.
-                let serial = self.numbers.last_bucket.saturating_add(1);
-                group.wrote = true;
-                db.sled
-                    .insert(LAST_BUCKET, &serial.to_be_bytes())
-                    .map_err(failed)?;
-                db.sled.flush().map_err(failed)?;
-                db.add_bucket(serial, claim.now)?;
-                self.numbers.last_bucket = serial;
-                self.cool_down = true;
-                self.current = Some(CurrentBucket {
-                    serial,
-                    since: claim.now,
-                    bytes: 0,
-                });
-                serial
-            }
-        };
-        self.touched.insert(serial);
-        Ok(serial)
-    }
-
-    /// Drops the buckets that no journal refers to.
-    fn drop_buckets(&mut self, keep: &HashSet<u64>) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        // Readers are kept away: sled does not say what one meets whose database is
-        // closed, and a folder is not removed under it. So are the handles here.
-        let state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
-        let State::Open(db) = &*state else {
-            return Ok(());
-        };
-        let mut unused = db.serials();
-        unused.retain(|serial| !keep.contains(serial) && !self.touched.contains(serial));
-        if unused.is_empty() {
-            return Ok(());
-        }
-        self.cache = Cache::default();
-        guarded(|| {
-            for serial in unused {
-                if self.current.is_some_and(|current| current.serial == serial) {
-                    self.current = None;
-                }
-                db.drop_bucket(serial)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Gives the large cache of a bucket back that is not written to much any more.
-    fn cool_down(&mut self) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
-        let State::Open(db) = &*state else {
-            return Ok(());
-        };
-        self.cache = Cache::default();
-        guarded(|| db.cool_down())
-    }
-
-    /// sled stays failed once it has failed: it is closed, and opened again when
-    /// the next request comes. What was acknowledged is on disk.
-    fn fail(&mut self, failure: &Failure) {
-        tracing::warn!(error = %failure.to_error(), "the journal store failed and is closed");
-        self.cache = Cache::default();
-        self.current = None;
-        self.failed_at = Some(Instant::now());
-        let shared = Arc::clone(&self.shared);
-        let mut state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
-        let last = std::mem::replace(&mut *state, State::Down(failure.clone()));
-        if failure.panicked {
-            // After a panic its threads and locks may be in any state, and closing
-            // it could wait for ever. It stays as it is until the process ends.
-            std::mem::forget(last);
-        } else {
-            close(last);
-        }
-    }
-
-    fn reopen_if_down(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        let state = shared.db.read().unwrap_or_else(PoisonError::into_inner);
-        let wait = match &*state {
-            State::Open(_) => return,
-            State::Down(failure) => {
-                failure.panicked || self.failed_at.is_some_and(|at| at.elapsed() < REOPEN_AFTER)
-            }
-        };
-        drop(state);
-        if wait {
-            return;
-        }
-        let opened = self
-            .settings
-            .open_db(&mut Vec::new())
-            .and_then(|db| Ok((guarded(|| Numbers::read(&db))?, db)));
-        let mut state = shared.db.write().unwrap_or_else(PoisonError::into_inner);
-        match opened {
-            Ok((numbers, db)) => {
-                self.numbers = numbers;
-                let mut pending = shared
-                    .pending
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner);
-                pending.clear();
-                *state = State::Open(db);
-                tracing::info!("the journal store is open again");
-            }
-            Err(error) => {
-                self.failed_at = Some(Instant::now());
-                *state = State::Down(Failure::of(&error));
-            }
-        }
-    }
 }
 
 impl Group {
@@ -556,46 +391,6 @@ impl Group {
             db.sled.flush().map_err(failed)?;
         }
         Ok(())
-    }
-}
-
-impl Numbers {
-    fn read(db: &Db) -> Result<Self> {
-        let number = |key: &str| match db.sled.get(key).map_err(failed)? {
-            None => Ok(None),
-            Some(bytes) => (*bytes)
-                .try_into()
-                .map(|bytes| Some(u64::from_be_bytes(bytes)))
-                .map_err(|_| {
-                    Error::new(
-                        ErrorKind::StoreCorrupt,
-                        "expected a number that was noted, but found other bytes",
-                    )
-                }),
-        };
-        let next_run = number(NEXT_RUN)?.unwrap_or(1);
-        let newest = db.serials().last().copied().unwrap_or(0);
-        Ok(Self {
-            next_run,
-            reserved: next_run,
-            last_bucket: number(LAST_BUCKET)?.unwrap_or(0).max(newest),
-        })
-    }
-
-    /// A number that no run has had. Numbers are reserved on disk before they are
-    /// used; those left over at a restart are skipped.
-    fn take_run(&mut self, db: &Db, group: &mut Group) -> Result<u64> {
-        if self.next_run >= self.reserved {
-            let reserved = self.next_run.saturating_add(RUN_BLOCK);
-            group.wrote = true;
-            db.sled
-                .insert(NEXT_RUN, &reserved.to_be_bytes())
-                .map_err(failed)?;
-            self.reserved = reserved;
-        }
-        let number = self.next_run;
-        self.next_run = number.saturating_add(1);
-        Ok(number)
     }
 }
 
@@ -614,16 +409,6 @@ fn forget(db: &Db, key: &Key, now: WallTime, group: &mut Group) -> Result<()> {
         db.gone.remove(key.as_str()).map_err(failed)?;
     }
     Ok(())
-}
-
-fn close(state: State) {
-    // Closing flushes, and can meet the same damage as any other call.
-    if let Err(error) = guarded(|| {
-        drop(state);
-        Ok(())
-    }) {
-        tracing::warn!(%error, "the journal store did not close cleanly");
-    }
 }
 
 impl Failure {
