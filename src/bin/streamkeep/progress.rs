@@ -319,6 +319,7 @@ mod tests {
             provider_type: Some("overloaded_error".to_owned()),
             provider_code: None,
             retry_after_ms: None,
+            http_equivalent: None,
         }
     }
 
