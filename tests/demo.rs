@@ -10,7 +10,7 @@ use std::time::Duration;
 use streamkeep::Dialect;
 use streamkeep::proto::journal::{End, Status};
 use streamkeep::store::{SledStore, Store};
-use streamkeep::testkit::{Fault, Gate, Scenario, Upstream};
+use streamkeep::testkit::{ClosedPort, Fault, Gate, Scenario, Upstream};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
@@ -36,7 +36,10 @@ fn command(temporary: &Path, args: &[&str]) -> Command {
         .args(args)
         .env("TMPDIR", temporary)
         .env_remove("RUST_LOG")
+        .env_remove("STREAMKEEP_STORE")
         .env_remove("STREAMKEEP_LOG")
+        .env_remove("OPENAI_API_KEY")
+        .env_remove("ANTHROPIC_API_KEY")
         .stdin(Stdio::null())
         .kill_on_drop(true);
     command
@@ -110,8 +113,13 @@ async fn json_is_one_object_for_each_story_and_the_store_that_was_named_stays() 
     let kept = tempfile::tempdir().unwrap();
     let folder = kept.path().join("journals");
     let args = ["--json", "--store", folder.to_str().unwrap()];
-    let (output, temporary) = demo(&args).await;
+    let temporary = tempfile::tempdir().unwrap();
+    let mut command = command(temporary.path(), &args);
+    let everyday = kept.path().join("everyday");
+    command.env("STREAMKEEP_STORE", &everyday);
+    let output = timeout(BOUND, command.output()).await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(0));
+    assert!(!everyday.exists());
     let rows = lines(&output);
     assert_eq!(rows.len(), STORIES.len());
     for (row, (story, dialect, attempts)) in rows.iter().zip(STORIES) {
@@ -152,7 +160,15 @@ async fn json_is_one_object_for_each_story_and_the_store_that_was_named_stays() 
 
 #[tokio::test]
 async fn keep_says_where_the_journals_are() {
-    let (output, temporary) = demo(&["--fast", "--keep"]).await;
+    let temporary = tempfile::tempdir().unwrap();
+    let mut command = command(temporary.path(), &["--fast", "--keep"]);
+    let everyday = temporary.path().with_extension("everyday");
+    command.env("STREAMKEEP_STORE", &everyday);
+    let output = timeout(BOUND, command.output()).await.unwrap().unwrap();
+    assert!(
+        !everyday.exists(),
+        "the demo keeps out of the everyday store"
+    );
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let kept = temporary
@@ -306,9 +322,33 @@ async fn nonsense_is_refused_before_anything_is_done() {
     ] {
         let (output, temporary) = demo(&args).await;
         assert_eq!(output.status.code(), Some(2));
-        assert!(stdout(&output).contains(expected), "{}", stdout(&output));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(stdout(&output), "");
         assert!(is_empty(&temporary));
     }
+}
+
+#[tokio::test]
+async fn a_store_that_is_in_use_is_no_storys_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SledStore::open(folder.path()).await.unwrap();
+    let (output, _) = demo(&["--fast", "--store", folder.path().to_str().unwrap()]).await;
+    assert!(output.status.code().is_some_and(|code| code > 1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("open already"));
+    assert_eq!(stdout(&output), "");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_server_behind_tls_is_not_cut_and_the_demo_says_so() {
+    let closed = ClosedPort::take().unwrap();
+    let url = format!("https://{}/v1/messages", closed.address());
+    let (output, _) = demo(&["--fast", "--upstream", &url]).await;
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("nobody can cut inside TLS"), "{text}");
+    assert!(text.contains("the answer ended as failed"), "{text}");
 }
 
 #[tokio::test]
@@ -369,7 +409,7 @@ async fn a_demo_that_is_told_to_stop_removes_its_store() {
         .await
         .unwrap();
     assert!(told.success());
-    assert_eq!(ended(&mut child).await, Some(143));
+    assert_eq!(ended(&mut child).await, Some(130));
     assert!(is_empty(&temporary));
 }
 

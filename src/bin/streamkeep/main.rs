@@ -76,10 +76,7 @@ fn main() -> ExitCode {
 async fn dispatch(context: &Context, command: Command) -> Result<ExitCode> {
     let exit = match command {
         // It tells its stories by itself, and has codes of its own.
-        Command::Demo(args) => {
-            let store = context.place.given();
-            return Ok(demo::run(*args, store, context.json).await);
-        }
+        Command::Demo(args) => return demo::run(context, *args).await,
         Command::Send(args) => send::run(context, *args).await?,
         Command::List => list::run(context).await?,
         Command::Show(args) => show::run(context, args).await?,

@@ -23,6 +23,8 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     /// Whether it is the folder that is taken when nothing names another.
     is_default: bool,
+    /// Whether the command line named it.
+    by_flag: bool,
 }
 
 /// The environment variable that names the store.
@@ -50,13 +52,15 @@ pub(crate) enum Access {
 }
 
 impl Place {
-    /// The folder, if something named it.
+    /// The folder, if the command line named it. The demo takes no other: what it
+    /// breaks does not belong among the answers of somebody's everyday store.
     pub(crate) fn given(&self) -> Option<PathBuf> {
-        (!self.is_default).then(|| self.folder.clone())
+        self.by_flag.then(|| self.folder.clone())
     }
 
     /// The folder that the flag names, else the environment, else the usual one.
     pub(crate) fn find(flag: Option<PathBuf>) -> Self {
+        let by_flag = flag.is_some();
         let named = flag.or_else(|| {
             std::env::var_os(VARIABLE)
                 .filter(|dir| !dir.is_empty())
@@ -66,10 +70,12 @@ impl Place {
             Some(folder) => Self {
                 folder,
                 is_default: false,
+                by_flag,
             },
             None => Self {
                 folder: PathBuf::from(".streamkeep").join("store"),
                 is_default: true,
+                by_flag,
             },
         }
     }
@@ -144,7 +150,7 @@ impl Place {
     }
 
     /// Makes the folder, for the owner alone: journals hold prompts and answers.
-    fn make_folder(&self) -> Result<()> {
+    pub(crate) fn make_folder(&self) -> Result<()> {
         if self.folder.is_dir() {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use super::verify::{Seen, text_of};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
-use std::process::{ExitCode, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use streamkeep::store::SledStore;
 use streamkeep::{Client, Dialect, Error, ErrorKind, Key, Request, Result};
@@ -105,18 +105,8 @@ impl Child {
     }
 }
 
-/// The child's own main.
-pub(super) async fn main() -> ExitCode {
-    match Box::pin(write()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "demo child: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn write() -> Result<()> {
+/// What the child does: takes its task, and writes until it is killed.
+pub(super) async fn write() -> Result<()> {
     let task = task()?;
     end_with_stdin();
     let store = SledStore::open(&task.folder).await?;

@@ -14,7 +14,10 @@ mod tell;
 mod verify;
 mod words;
 
-use crate::format;
+use crate::args::CredentialArgs;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::{complaint, credential, format, values};
 use journals::Journals;
 use real::Target;
 use report::Row;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 use stories::Story;
 use streamkeep::proto::model::Seq;
 use streamkeep::store::StoreExt;
-use streamkeep::{Credential, Cursor, Dialect, Error, ErrorKind, Result};
+use streamkeep::{Cursor, Dialect, Error, ErrorKind, Result};
 use verify::{Evidence, Findings, verify};
 
 /// What the demo takes.
@@ -42,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// The server's dialect [default: by the URL's path]
-    #[arg(long, value_name = "DIALECT", requires = "upstream", value_parser = dialect)]
+    #[arg(long, value_name = "DIALECT", requires = "upstream", value_parser = values::dialect)]
     dialect: Option<Dialect>,
     /// The request body for the server, a JSON object [default: one of the demo's own]
     #[arg(long, value_name = "FILE", requires = "upstream")]
@@ -50,60 +53,46 @@ pub(crate) struct Args {
     /// After which byte of its first response the server is cut off
     #[arg(long, value_name = "BYTES", requires = "upstream", default_value_t = real::CUT_AT)]
     cut_at: u64,
-    /// Environment variable that holds the server's API key
-    #[arg(long, value_name = "NAME", requires = "upstream")]
-    credential_env: Option<String>,
+    #[command(flatten)]
+    credential: CredentialArgs,
     /// Be the process that the demo kills
     #[arg(long, hide = true)]
     child: bool,
 }
 
-fn dialect(name: &str) -> Result<Dialect, String> {
-    Dialect::from_name(name).ok_or_else(|| "expected a dialect".to_owned())
-}
-
-/// Runs the demo. `store` is the folder of a store to use and to keep.
+/// Runs the demo, in a store of its own unless the command line names one.
 ///
-/// The exit code is 0 when every story healed, 1 when one did not, and 2 when the
-/// demo could not begin.
-pub(crate) async fn run(args: Args, store: Option<PathBuf>, json: bool) -> ExitCode {
+/// The exit code is 0 when every story healed and 1 when one did not.
+///
+/// # Errors
+///
+/// What kept the demo from beginning, or from removing its store.
+pub(crate) async fn run(context: &Context, args: Args) -> Result<ExitCode> {
     if args.child {
-        return child::main().await;
+        return child::write().await.map(|()| ExitCode::SUCCESS);
     }
-    let mut screen = Screen::stdout(!json);
-    let journals = match store {
-        Some(folder) => Ok(Journals::in_folder(folder)),
-        None => Journals::in_temporary_folder(args.keep),
-    };
-    let journals = match journals {
-        Ok(journals) => Arc::new(journals),
-        Err(error) => return refused(&mut screen, &error),
-    };
-    let target = args.target();
-    let mut stage = Stage::new(screen, Arc::clone(&journals), args.fast || json);
-    let exit = match target {
-        Err(error) => refused(&mut stage.screen, &error),
-        Ok(target) => {
-            tokio::select! {
-                exit = perform(&mut stage, target.as_ref(), json) => exit,
-                code = stopped() => ExitCode::from(code),
-            }
+    let json = context.json;
+    let target = args.target(context)?;
+    let journals = Arc::new(match context.place.given() {
+        Some(folder) => {
+            context.place.make_folder()?;
+            Journals::in_folder(folder)
         }
+        None => Journals::in_temporary_folder(args.keep)?,
+    });
+    let screen = Screen::stdout(!json);
+    let mut stage = Stage::new(screen, Arc::clone(&journals), args.fast || json);
+    let exit = tokio::select! {
+        exit = perform(&mut stage, target.as_ref(), json) => exit,
+        exit = stopped() => Ok(exit.into()),
     };
-    match journals.finish().await {
-        Ok(()) => exit,
-        Err(error) => refused(&mut stage.screen, &error),
-    }
-}
-
-fn refused(screen: &mut Screen, error: &Error) -> ExitCode {
-    screen.say(Tone::Bad, "", &format!("error: {}", told(error)));
-    ExitCode::from(2)
+    journals.finish().await?;
+    exit
 }
 
 impl Args {
     /// The real server, if one is named.
-    fn target(&self) -> Result<Option<Target>> {
+    fn target(&self, context: &Context) -> Result<Option<Target>> {
         let Some(url) = &self.upstream else {
             return Ok(None);
         };
@@ -116,29 +105,17 @@ impl Args {
                 Error::new(ErrorKind::InvalidRequest, message).with_source(error)
             })
         });
-        let credential = self.credential_env.as_ref().map(|name| {
-            let secret = std::env::var(name).unwrap_or_default();
-            if secret.trim().is_empty() {
-                let message = format!(
-                    "expected the environment variable {name} to hold a key, but found none"
-                );
-                return Err(Error::new(ErrorKind::Config, message));
-            }
-            Ok(Credential::api_key(secret.trim()))
-        });
-        Target::new(
-            url,
-            self.dialect,
-            body.transpose()?,
-            credential.transpose()?,
-            self.cut_at,
-        )
-        .map(Some)
+        let mut target = Target::new(url, self.dialect, body.transpose()?, self.cut_at)?;
+        let (dialect, url) = (target.dialect(), target.url());
+        target.credential = credential::find(&self.credential, dialect, url, &context.talk)?;
+        Ok(Some(target))
     }
 }
 
 /// Plays every story, and judges them.
-async fn perform(stage: &mut Stage, target: Option<&Target>, json: bool) -> ExitCode {
+async fn perform(stage: &mut Stage, target: Option<&Target>, json: bool) -> Result<ExitCode> {
+    // A store that cannot be opened is no story's fault.
+    stage.journals.client(None).await?;
     let rows = match target {
         None => perform_all(stage).await,
         Some(target) => vec![perform_real(stage, target).await],
@@ -152,11 +129,11 @@ async fn perform(stage: &mut Stage, target: Option<&Target>, json: bool) -> Exit
             &format!("The journals are kept in {folder}"),
         );
     }
-    if healed {
+    Ok(if healed {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    }
+    })
 }
 
 async fn perform_all(stage: &mut Stage) -> Vec<Row> {
@@ -213,7 +190,7 @@ async fn row(
         Err(error) => (String::new(), Err(error)),
     };
     let findings = findings.unwrap_or_else(|error| {
-        let problem = told(&error);
+        let problem = complaint::chain(&error);
         stage.screen.say(Tone::Bad, "   x ", &problem);
         Findings {
             end: "not played".to_owned(),
@@ -228,17 +205,6 @@ async fn row(
         healed: findings.is_healed(),
         findings,
     }
-}
-
-/// An error with all that stands below it.
-fn told(error: &Error) -> String {
-    let mut told = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(below) = source {
-        told = format!("{told}: {below}");
-        source = below.source();
-    }
-    told
 }
 
 /// Judges by the journal as it stands in the store once that was closed and opened
@@ -272,22 +238,21 @@ async fn judge(stage: &mut Stage, performance: Performance) -> Result<Findings> 
     Ok(findings)
 }
 
-/// Waits until somebody asks the process to stop; gives the exit code for that, as
-/// shells have it.
-async fn stopped() -> u8 {
-    const SIGINT: u8 = 130;
+/// Waits until somebody asks the process to stop.
+async fn stopped() -> Exit {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            return tokio::select! {
-                _ = terminate.recv() => 143,
-                Ok(()) = tokio::signal::ctrl_c() => SIGINT,
-            };
+            tokio::select! {
+                _ = terminate.recv() => {}
+                Ok(()) = tokio::signal::ctrl_c() => {}
+            }
+            return Exit::Cancelled;
         }
     }
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
-    SIGINT
+    Exit::Cancelled
 }

@@ -23,7 +23,10 @@ pub(super) struct Reader {
     state: Option<Box<dyn Interpreter>>,
     transcript: Transcript,
     generation: Generation,
+    /// The longest wait for one record.
     limit: Duration,
+    /// Whether the text is numbered words; else a piece of text counts as a token.
+    counts_words: bool,
 }
 
 /// One record, as far as a person is interested.
@@ -47,12 +50,14 @@ impl Reader {
             },
             generation: handle.generation(),
             limit: LIMIT,
+            counts_words: true,
         }
     }
 
-    /// One that waits for a real server.
-    pub(super) fn patient(mut self) -> Self {
+    /// One that reads the answer of a real server.
+    pub(super) fn of_a_real_server(mut self) -> Self {
         self.limit = PATIENT_LIMIT;
+        self.counts_words = false;
         self
     }
 
@@ -111,7 +116,11 @@ impl Reader {
     /// Tokens so far.
     pub(super) fn tokens(&self) -> usize {
         let texts = self.transcript.seen.iter().map(|seen| seen.text.as_str());
-        texts.map(|text| text.split_whitespace().count()).sum()
+        if self.counts_words {
+            texts.map(|text| text.split_whitespace().count()).sum()
+        } else {
+            texts.filter(|text| !text.is_empty()).count()
+        }
     }
 
     pub(super) fn into_transcript(self) -> Transcript {

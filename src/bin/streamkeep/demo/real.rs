@@ -3,6 +3,7 @@
 use super::reader::Reader;
 use super::requests;
 use super::stage::{Performance, Stage, no_port};
+use crate::values::dialect_of_url;
 use streamkeep::client::Handle;
 use streamkeep::proto::journal::{AttemptKind, Body, Control, Record, RecoveryOption};
 use streamkeep::proto::model::{Phase, Seq};
@@ -21,7 +22,7 @@ pub(super) struct Target {
     url: String,
     dialect: Dialect,
     body: String,
-    credential: Option<Credential>,
+    pub(super) credential: Option<Credential>,
     cut_at: u64,
 }
 
@@ -46,12 +47,10 @@ impl Target {
         url: &str,
         dialect: Option<Dialect>,
         body: Option<String>,
-        credential: Option<Credential>,
         cut_at: u64,
     ) -> Result<Self> {
         let url = url.trim_end_matches('/');
-        let named = dialect_of(url);
-        let dialect = dialect.or(named).ok_or_else(|| {
+        let dialect = dialect.or_else(|| dialect_of_url(url)).ok_or_else(|| {
             Error::new(
                 ErrorKind::Config,
                 "expected --dialect, or a URL whose path tells it, but found neither",
@@ -69,13 +68,18 @@ impl Target {
             url,
             dialect,
             body: body.unwrap_or_else(|| requests::body(dialect).to_owned()),
-            credential,
+            credential: None,
             cut_at,
         })
     }
 
     pub(super) fn dialect(&self) -> Dialect {
         self.dialect
+    }
+
+    /// The whole URL of the endpoint.
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The authority and the rest, when the bytes can be reached: plain HTTP.
@@ -118,7 +122,8 @@ impl Way {
             Self::Resume => "The answer is live; its provider has a cursor.",
             Self::Continue => {
                 "The answer is live and its provider has no cursor: after the cut the model is \
-                 asked to go on."
+                 asked to go on. That it is joined as one message can be checked; what the model \
+                 writes behind the seam is its own."
             }
             Self::Rerun => {
                 "This provider has no cursor and its answers are not continued, so the answer is \
@@ -201,7 +206,7 @@ async fn round(
     };
     let call = client.call(target.request(&url)?).key(stage.key(story)?);
     let mut handle = call.hold(hold).start().await?;
-    let mut reader = Reader::new("reader", &handle).patient();
+    let mut reader = Reader::new("reader", &handle).of_a_real_server();
     stage.watch(&mut reader).await?;
     let mut problems = Vec::new();
     if let Outcome::Interrupted(interrupted) = handle.outcome().await? {
@@ -261,22 +266,12 @@ fn is_cut_in_the_middle(record: &Record) -> bool {
     ended.failure.is_some() && had_output
 }
 
-fn dialect_of(url: &str) -> Option<Dialect> {
-    let path = url.split(['?', '#']).next().unwrap_or_default();
-    Dialect::ALL.iter().copied().find(|dialect| {
-        // `/chat/completions` and so on, behind whatever a server puts before it.
-        requests::path(*dialect)
-            .strip_prefix("/v1")
-            .is_some_and(|tail| path.ends_with(tail))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn target(url: &str, dialect: Option<Dialect>) -> Result<Target> {
-        Target::new(url, dialect, None, None, CUT_AT)
+        Target::new(url, dialect, None, CUT_AT)
     }
 
     #[test]
@@ -342,9 +337,7 @@ mod tests {
         let way = |dialect, body: &str| {
             let url = "http://127.0.0.1:1";
             let body = Some(body.to_owned());
-            Target::new(url, Some(dialect), body, None, CUT_AT)
-                .unwrap()
-                .way()
+            Target::new(url, Some(dialect), body, CUT_AT).unwrap().way()
         };
         assert_eq!(way(Dialect::OpenAiChat, "{}").unwrap(), Way::Rerun);
         assert_eq!(way(Dialect::OpenAiResponses, "{}").unwrap(), Way::Rerun);

@@ -35,7 +35,8 @@ impl Tone {
 
 /// stdout. Each piece is flushed; a reader that went away is no error.
 pub(super) struct Screen {
-    sink: Box<dyn Write + Send>,
+    /// `None` when nobody reads any more.
+    sink: Option<Box<dyn Write + Send>>,
     colours: bool,
     /// Whether anything but JSON is written.
     narrates: bool,
@@ -43,8 +44,6 @@ pub(super) struct Screen {
     column: usize,
     /// Whether white space stands before the next token.
     spaced: bool,
-    /// Nobody reads any more.
-    gone: bool,
 }
 
 impl Screen {
@@ -60,12 +59,11 @@ impl Screen {
 
     fn new(sink: Box<dyn Write + Send>, colours: bool, narrates: bool) -> Self {
         Self {
-            sink,
+            sink: Some(sink),
             colours,
             narrates,
             column: 0,
             spaced: false,
-            gone: false,
         }
     }
 
@@ -160,12 +158,12 @@ impl Screen {
     }
 
     fn write(&mut self, text: &str) {
-        if self.gone || text.is_empty() {
-            return;
+        let Some(sink) = &mut self.sink else { return };
+        let written = sink.write_all(text.as_bytes());
+        if written.and_then(|()| sink.flush()).is_err() {
+            // What is not written is in the journals, and the exit code tells the rest.
+            self.sink = None;
         }
-        let written = self.sink.write_all(text.as_bytes());
-        // What was not written is in the journal, and the exit code tells the rest.
-        self.gone = written.and_then(|()| self.sink.flush()).is_err();
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) fn tell(screen: &mut Screen, control: &Control) {
     match control {
         Control::Opened(opened) => screen.say(Tone::Quiet, "   . ", &opened_text(opened)),
         Control::AttemptStarted(started) => {
-            screen.say(Tone::Plain, "   > ", &started_text(started))
+            screen.say(Tone::Plain, "   > ", &started_text(started));
         }
         Control::AttemptEnded(ended) => match &ended.failure {
             None => screen.say(Tone::Quiet, "   . ", &ended_well(ended)),

@@ -1,8 +1,9 @@
 use super::*;
+use streamkeep::proto::classify::Failure;
 use streamkeep::proto::journal::{AttemptEnded, AttemptKind, AttemptStarted, Ended};
 use streamkeep::proto::journal::{FailureNote, Interrupted, RecoveryOption};
 use streamkeep::proto::model::{Fingerprint, Phase, Seq, Usage, WallTime};
-use streamkeep::{Dialect, Key};
+use streamkeep::{Dialect, ErrorKind, Key};
 
 const WORDS: usize = 6;
 
@@ -11,7 +12,7 @@ fn journal() -> Vec<Record> {
     let mut bodies = vec![
         opened(),
         started(1, AttemptKind::First),
-        ended_attempt(1, Some("overloaded"), "retry"),
+        ended_attempt(1, Some(ErrorKind::Overloaded), "retry"),
         started(2, AttemptKind::Retry),
         chunk(r#"{"role":"assistant"}"#, "null"),
     ];
@@ -70,7 +71,7 @@ fn started(attempt: u32, kind: AttemptKind) -> Body {
     }))
 }
 
-fn ended_attempt(attempt: u32, failure: Option<&str>, decision: &str) -> Body {
+fn ended_attempt(attempt: u32, failure: Option<ErrorKind>, decision: &str) -> Body {
     control(Control::AttemptEnded(AttemptEnded {
         attempt,
         failure: failure.map(note),
@@ -84,15 +85,8 @@ fn ended_attempt(attempt: u32, failure: Option<&str>, decision: &str) -> Body {
     }))
 }
 
-fn note(kind: &str) -> FailureNote {
-    FailureNote {
-        kind: kind.to_owned(),
-        message: "what happened".to_owned(),
-        status: None,
-        provider_type: None,
-        provider_code: None,
-        retry_after_ms: None,
-    }
+fn note(kind: ErrorKind) -> FailureNote {
+    Failure::new(kind, "what happened").note()
 }
 
 fn control(control: Control) -> Body {
@@ -285,7 +279,7 @@ fn an_answer_that_did_not_end_whole_is_not_healed() {
     let cut = of_journal(|journal| {
         journal.truncate(word(3));
         let interrupted = Interrupted {
-            failure: note("reset"),
+            failure: note(ErrorKind::Reset),
             options: vec![RecoveryOption::Regenerate],
         };
         let bodies = journal.drain(..).map(|record| record.body);
