@@ -21,11 +21,11 @@ use streamkeep::store::MemoryStore;
 use streamkeep::transport::{Outgoing, ReqwestTransport, Transport};
 use streamkeep::{Client, Dialect, Request};
 
-const EVENTS: usize = 100_000;
+const EVENTS: u32 = 100_000;
 const ROUNDS: usize = 5;
 /// Events in one write of the upstream: what a fast model's stream looks like to
 /// a reader that is not the first in line.
-const PER_WRITE: usize = 4;
+const PER_WRITE: u32 = 4;
 
 fn main() {
     if std::env::args().any(|argument| argument == "upstream") {
@@ -44,7 +44,7 @@ fn main() {
                 "bytes" => runtime.block_on(read_bytes(&url)),
                 _ => runtime.block_on(keep_answer(&url)),
             }
-            let micros = (cpu_seconds() - before) * 1e6 / EVENTS as f64;
+            let micros = (cpu_seconds() - before) * 1e6 / f64::from(EVENTS);
             if round > 0 {
                 figure.push(micros);
             }
@@ -81,11 +81,11 @@ async fn read_bytes(url: &str) {
         })
         .await
         .unwrap();
-    let mut bytes = 0;
+    let mut bytes = 0_usize;
     while let Some(chunk) = response.body.chunk().await.unwrap() {
         bytes += chunk.len();
     }
-    assert!(bytes > EVENTS * 100);
+    assert!(bytes > 10_000_000);
 }
 
 /// Keeps the answer, and reads it as one reader does.
@@ -136,7 +136,7 @@ fn answer(mut connection: TcpStream) -> std::io::Result<()> {
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
     )?;
     let event = "data: {\"id\":\"chatcmpl-Bx81QJ2kZx\",\"object\":\"chat.completion.chunk\",\"created\":1764550000,\"model\":\"gpt-5-2026-08-07\",\"system_fingerprint\":\"fp_44709d6fcb\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"},\"finish_reason\":null}]}\n\n";
-    let batch = event.repeat(PER_WRITE);
+    let batch = event.repeat(usize::try_from(PER_WRITE).unwrap());
     for _ in 0..EVENTS / PER_WRITE {
         connection.write_all(batch.as_bytes())?;
     }

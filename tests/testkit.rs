@@ -11,6 +11,7 @@
 #[path = "testkit/background.rs"]
 mod background;
 #[path = "support/cases.rs"]
+#[expect(dead_code, reason = "the test that plays the cases uses the rest")]
 mod cases;
 #[path = "testkit/faults.rs"]
 mod faults;

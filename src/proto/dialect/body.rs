@@ -18,7 +18,7 @@ pub fn provider_error(json: &str) -> Option<ProviderError> {
 
 /// The error that stands in an event stream outside its events, if this is one.
 ///
-/// Two kinds are seen (PROVIDERS.md sections 4b and 7, rule 3 of section 11a): a
+/// Two kinds are seen (docs/providers.md#rules/error-search): a
 /// bare JSON error where a connection is given up, and a field `error:` with one,
 /// which no standard knows. `text` is one line, or several.
 pub fn stray_error(text: &str) -> Option<ProviderError> {
