@@ -99,3 +99,70 @@ fn other_lines_outside_the_events_change_nothing() {
     assert_eq!(world.ended(), "complete");
     assert_eq!(world.text(), "Hi");
 }
+
+/// A body of this content type that is all there is.
+fn body(content_type: Option<&str>, bytes: &str) -> World {
+    let mut world = World::new(chat());
+    let headers: Vec<_> = content_type
+        .iter()
+        .map(|ct| ("content-type", *ct))
+        .collect();
+    world.head(200, &headers);
+    world.chunk(bytes.to_owned());
+    world.end();
+    world
+}
+
+// A page under no name, or under the name of text, was asked for again and again;
+// under its own name it never was.
+#[test]
+fn a_body_that_is_no_stream_is_not_asked_for_again() {
+    for content_type in [None, Some("text/plain"), Some("text/event-stream")] {
+        for bytes in [
+            "<html><body>Sign in</body></html>",
+            "upstream connect error",
+            "\u{feff}<!DOCTYPE html>\n",
+        ] {
+            check(&body(content_type, bytes), "protocol", "stop");
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_off_in_its_first_event_is_cut_and_one_of_comments_is_empty() {
+    let name = Some("text/event-stream");
+    for bytes in [
+        "data: {\"cho",
+        "d",
+        "\n\nevent: x\n",
+        "id",
+        "data: {\"a\":1",
+    ] {
+        check(&body(name, bytes), "truncated", "retry");
+    }
+    for bytes in ["", "\n\r\n", ": k\n\n", ":"] {
+        check(&body(name, bytes), "empty_response", "retry");
+    }
+}
+
+// Ollama and proxies ignore `stream` and keep the name of a stream.
+#[test]
+fn a_whole_answer_under_the_name_of_a_stream_is_an_answer() {
+    let answer = r#"{"object":"chat.completion","choices":[{"index":0,
+        "message":{"content":"Hello"},"finish_reason":"stop"}]}"#;
+    for content_type in [None, Some("text/event-stream"), Some("application/json")] {
+        for before in ["", "\n\n", "\u{feff}"] {
+            let world = body(content_type, &format!("{before}{answer}"));
+            assert_eq!(world.ended(), "complete");
+            assert_eq!(world.text(), "Hello");
+        }
+    }
+}
+
+#[test]
+fn a_document_that_breaks_off_is_cut_and_a_broken_one_is_not_asked_for_again() {
+    for content_type in [None, Some("application/json")] {
+        check(&body(content_type, "{\"choices\":[{"), "truncated", "retry");
+        check(&body(content_type, "{\"choices\":]}"), "protocol", "stop");
+    }
+}

@@ -40,6 +40,7 @@ pub fn stray_error(text: &str) -> Option<ProviderError> {
 /// shown up to the limit of [`ProviderError::message`]; what is no text is named
 /// by its content type. The result is empty only when the body is.
 pub fn provider_error_from_body(body: &[u8], content_type: Option<&str>) -> ProviderError {
+    let body = body.strip_prefix(BOM).unwrap_or(body);
     let text = String::from_utf8_lossy(body.get(..LOOKED_AT).unwrap_or(body));
     let text = text.trim();
     if text.is_empty() {
@@ -71,6 +72,9 @@ pub fn provider_error_from_body(body: &[u8], content_type: Option<&str>) -> Prov
         ..ProviderError::default()
     }
 }
+
+/// U+FEFF, which some servers send before a JSON text.
+const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// How much of a body is looked at for a summary, in bytes: a page's title comes
 /// in its first lines.

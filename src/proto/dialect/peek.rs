@@ -29,6 +29,11 @@ pub fn is_whole_payload(data: &str) -> bool {
         || (data.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(data).is_ok())
 }
 
+/// Whether a text is the beginning of a JSON document and not one: it breaks off.
+pub fn is_cut_payload(json: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(json).is_err_and(|error| error.is_eof())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +55,16 @@ mod tests {
             "\"text\"",
         ] {
             assert!(!is_whole_payload(cut), "{cut}");
+        }
+    }
+
+    #[test]
+    fn what_breaks_off_is_told_from_what_is_broken() {
+        for cut in ["", "{", "{\"a\":[1", "\"te", "[1,"] {
+            assert!(is_cut_payload(cut), "{cut}");
+        }
+        for other in ["{}", "{]", "{} {", "nul1", "<html>"] {
+            assert!(!is_cut_payload(other), "{other}");
         }
     }
 

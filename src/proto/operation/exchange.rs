@@ -55,11 +55,12 @@ pub(super) enum BodyState {
 #[derive(Debug)]
 pub(super) struct EventBody {
     pub(super) decoder: Decoder,
+    pub(super) head: ResponseHead,
     /// Lines outside the events that are no error by themselves; together they
     /// may be one.
     stray: String,
     /// The bytes so far, kept until the first event: a body without one may be
-    /// a bare JSON error. `None` once an event came or it grew too long.
+    /// something else. `None` once an event came or it grew too long.
     pub(super) prefix: Option<Vec<u8>>,
 }
 
@@ -244,6 +245,7 @@ impl BodyState {
                     .unknown_lines(true);
                 Ok(Self::Events(Box::new(EventBody {
                     decoder: Decoder::new(config),
+                    head,
                     stray: String::new(),
                     prefix: Some(Vec::new()),
                 })))

@@ -2,12 +2,11 @@
 
 use super::conclude::unended;
 use super::exchange::{BodyState, Exchange, with_status};
+use super::whole::{begins_a_stream, begins_an_event};
 use super::{Fact, Now, Operation, Output, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
-use crate::proto::dialect::{
-    EventKind, SpliceError, is_whole_payload, provider_error, sequence_of,
-};
+use crate::proto::dialect::{EventKind, SpliceError, is_whole_payload, sequence_of};
 use crate::proto::journal::{Anchored, AttemptKind, Control, Delivered, Spliced};
 use crate::proto::model::{Completion, Delta, ResponseHead};
 use crate::proto::sse::{EndOfInput, Event, Item};
@@ -94,7 +93,7 @@ impl Operation {
             }
             BodyState::Events(events) => {
                 if let Some(prefix) = &mut events.prefix {
-                    if prefix.len().saturating_add(bytes.len()) <= limits.max_error_body {
+                    if prefix.len().saturating_add(bytes.len()) <= limits.max_event_bytes {
                         prefix.extend_from_slice(&bytes);
                     } else {
                         events.prefix = None;
@@ -348,7 +347,7 @@ impl Operation {
             BodyState::Events(events) => {
                 let stray = events.stray_failure();
                 let last = events.decoder.finish(EndOfInput::Flush);
-                let prefix = events.prefix.take();
+                let (head, prefix) = (std::mem::take(&mut events.head), events.prefix.take());
                 // An unterminated event counts only if it is whole.
                 let whole = last
                     .ok()
@@ -369,40 +368,26 @@ impl Operation {
                     Ok(Step::End) => return self.complete(now, &exchange),
                     Err(failure) => return self.failed(now, &exchange, &failure),
                 }
-                self.ended_without_marker(now, &exchange, prefix)
+                match prefix {
+                    Some(bytes) if !begins_a_stream(&bytes) => {
+                        self.no_stream(now, exchange, &head, &bytes)
+                    }
+                    prefix => {
+                        // The first event began, or nothing but comments came.
+                        exchange.substance |= prefix.is_some_and(|bytes| begins_an_event(&bytes));
+                        self.ended_without_marker(now, &exchange)
+                    }
+                }
             }
         }
     }
 
-    pub(super) fn ended_without_marker(
-        &mut self,
-        now: Now,
-        exchange: &Exchange,
-        prefix: Option<Vec<u8>>,
-    ) -> State {
-        if self.interpreter.completion() != Completion::Open {
-            return self.complete(now, exchange);
+    pub(super) fn ended_without_marker(&mut self, now: Now, exchange: &Exchange) -> State {
+        if self.interpreter.completion() == Completion::Open {
+            self.failed(now, exchange, &unended(exchange))
+        } else {
+            self.complete(now, exchange)
         }
-        let failure = match prefix {
-            // No event at all, but text: a bare JSON error in the stream's place.
-            Some(bytes) if !bytes.trim_ascii().is_empty() => {
-                let text = String::from_utf8_lossy(&bytes);
-                provider_error(&text).map_or_else(
-                    || {
-                        Failure::new(
-                            ErrorKind::Protocol,
-                            format!(
-                                "expected an event stream, but found {} bytes that are none",
-                                bytes.len()
-                            ),
-                        )
-                    },
-                    Failure::in_band,
-                )
-            }
-            _ => unended(exchange),
-        };
-        self.failed(now, exchange, &failure)
     }
 
     pub(super) fn close(&mut self, exchange: &Exchange) {

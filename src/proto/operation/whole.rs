@@ -6,13 +6,38 @@ use super::{Now, Operation, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{
-    ExpandError, ResponseStatus, expand, provider_error, provider_error_from_body, response_status,
+    ExpandError, ResponseStatus, expand, is_cut_payload, provider_error, provider_error_from_body,
+    response_status,
 };
 use crate::proto::journal::AttemptKind;
 use crate::proto::model::ResponseHead;
 use crate::proto::retry::RetryHints;
 
 impl Operation {
+    /// A body under the name of a stream that held no event and is none: a whole
+    /// JSON document, or something that has no place there.
+    pub(super) fn no_stream(
+        &mut self,
+        now: Now,
+        exchange: Box<Exchange>,
+        head: &ResponseHead,
+        body: &[u8],
+    ) -> State {
+        let body = trimmed(body);
+        if body.starts_with(b"{") || body.starts_with(b"[") || body.starts_with(b"\"") {
+            return self.document(now, exchange, head, body);
+        }
+        // The same request will find the same page.
+        let failure = Failure::new(
+            ErrorKind::Protocol,
+            format!(
+                "expected an event stream, but found {} bytes that are none",
+                body.len()
+            ),
+        );
+        self.failed(now, &exchange, &with_status(failure, head))
+    }
+
     /// A whole JSON document in the place of a stream.
     pub(super) fn document(
         &mut self,
@@ -21,7 +46,8 @@ impl Operation {
         head: &ResponseHead,
         body: &[u8],
     ) -> State {
-        if body.trim_ascii().is_empty() {
+        let body = trimmed(body);
+        if body.is_empty() {
             let failure = Failure::new(
                 ErrorKind::EmptyResponse,
                 "expected a JSON answer, but found an empty body",
@@ -31,6 +57,13 @@ impl Operation {
         let text = String::from_utf8_lossy(body);
         if let Some(error) = provider_error(&text) {
             return self.failed(now, &exchange, &Failure::in_band(error));
+        }
+        if is_cut_payload(&text) {
+            let failure = Failure::new(
+                ErrorKind::Truncated,
+                "expected a whole JSON answer, but found the beginning of one",
+            );
+            return self.failed(now, &exchange, &failure);
         }
         match response_status(&text) {
             Some(ResponseStatus::Running) if exchange.kind == AttemptKind::Poll => {
@@ -70,7 +103,7 @@ impl Operation {
                 Err(failure) => return self.failed(now, &exchange, &failure),
             }
         }
-        self.ended_without_marker(now, &exchange, None)
+        self.ended_without_marker(now, &exchange)
     }
 
     /// A response that is not the answer has said what it had to say.
@@ -84,4 +117,37 @@ impl Operation {
         let failure = Failure::from_response(&head, provider, hints);
         self.failed(now, &exchange, &failure)
     }
+}
+
+/// A body without the white space around it and the mark before it.
+fn trimmed(body: &[u8]) -> &[u8] {
+    let body = body.trim_ascii();
+    body.strip_prefix(BOM).unwrap_or(body).trim_ascii()
+}
+
+/// U+FEFF, which is no part of a JSON text (RFC 8259 section 8.1) but is sent.
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
+/// Whether a body may be an event stream: its first line that is not blank is a
+/// field of one or a comment, or begins like one. Nothing at all may be one, too.
+pub(super) fn begins_a_stream(body: &[u8]) -> bool {
+    let line = first_line(body);
+    line.is_empty() || line.starts_with(b":") || begins_an_event(body)
+}
+
+/// Whether the first line of a body that is not blank is a field of an event, or
+/// may have been going to be one.
+pub(super) fn begins_an_event(body: &[u8]) -> bool {
+    let line = first_line(body);
+    !line.is_empty()
+        && ["data:", "event:", "id:", "retry:"]
+            .iter()
+            .any(|field| line.starts_with(field.as_bytes()) || field.as_bytes().starts_with(line))
+}
+
+fn first_line(body: &[u8]) -> &[u8] {
+    trimmed(body)
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        .next()
+        .unwrap_or_default()
 }
