@@ -1,10 +1,6 @@
 //! The client over an in-memory transport and store, on a paused clock.
 #![cfg(feature = "testkit")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking, and its helpers stand outside test functions"
-)]
+#![cfg(test)] // else the lints take the helpers for production code
 
 #[path = "support/events.rs"]
 mod events;

@@ -2,11 +2,7 @@
 //! public client. What they rest on is tested in more depth floor by floor; this
 //! is the list that a reader can check against the promise.
 #![cfg(all(feature = "conformance", feature = "testkit"))]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking, and its helpers stand outside test functions"
-)]
+#![cfg(test)] // else the lints take the helpers for production code
 
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -138,8 +134,8 @@ async fn i2_commit_before_announce() {
     held.arrived(1).await;
     // The output is on its way to the store, which has not acknowledged it.
     let mut reader = handle.subscribe();
-    let head = client.state(handle.key()).await.unwrap().head;
-    for _ in 0..head.get() {
+    let shown = client.state(handle.key()).await.unwrap().head;
+    for _ in 0..shown.get() {
         let record = reader.next().await.unwrap().unwrap();
         assert!(
             matches!(record.body, Body::Control(_)),

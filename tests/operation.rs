@@ -1,5 +1,7 @@
 //! The operation machine: one story per test, with invented time.
 
+#![cfg(test)] // else the lints take the helpers for production code
+
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;

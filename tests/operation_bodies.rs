@@ -1,6 +1,8 @@
 //! The operation machine and bodies that are no answer, or not the one that was
 //! asked for: one story per test.
 
+#![cfg(test)] // else the lints take the helpers for production code
+
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;

@@ -5,6 +5,8 @@
 //! the store, no replay of the original request after output was committed,
 //! nothing after `Finish`. These tests throw everything at it.
 
+#![cfg(test)] // else the lints take the helpers for production code
+
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;

@@ -1,7 +1,5 @@
 //! Small wire texts for tests.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 /// A chat chunk with this text.
 pub(crate) fn delta(text: &str) -> String {
     let text = serde_json::to_string(text).unwrap();

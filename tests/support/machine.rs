@@ -1,12 +1,5 @@
 //! Drives one operation machine with invented time.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking, and this harness stands outside test functions"
-)]
-
 use bytes::Bytes;
 use std::time::Duration;
 use streamkeep::proto::journal::{Body, Control, Record, Status};
