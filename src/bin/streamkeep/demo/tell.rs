@@ -83,6 +83,13 @@ fn ended_well(ended: &AttemptEnded) -> String {
     let usage = format::usage(&ended.usage)
         .map(|usage| format!("; the provider counts {usage}"))
         .unwrap_or_default();
+    if ended.decision == AttemptKind::Poll.as_str() {
+        let wait = format::millis(ended.delay_ms);
+        return format!(
+            "attempt {}: the stored answer is not done; it is asked for again in {wait}",
+            ended.attempt
+        );
+    }
     let took = format::millis(ended.took_ms);
     format!("attempt {} ended well after {took}{usage}", ended.attempt)
 }
