@@ -48,7 +48,7 @@ pub use continuation::{
     Continuation, ContinuationForm, DEFAULT_INSTRUCTION, NotContinuable, SpliceError, Splicer,
     continuation, is_prefill_refusal, preferred_form,
 };
-pub use peek::{is_cut_payload, is_whole_payload, sequence_of};
+pub use peek::{is_cut_payload, is_whole_payload, response_id_of, sequence_of};
 pub use whole::{ExpandError, ResponseStatus, expand, response_status};
 pub use wire::Request;
 

@@ -17,6 +17,24 @@ pub fn sequence_of(event: &Event) -> Option<u64> {
     numbered.sequence_number
 }
 
+/// The response that an event is about, if it says so: those of the start and the
+/// end of a response do.
+///
+/// Asked, too, before an interpreter reads the event: an event that is passed
+/// over for its number may be another response's.
+pub fn response_id_of(event: &Event) -> Option<String> {
+    #[derive(Deserialize)]
+    struct About {
+        response: Option<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        id: Option<String>,
+    }
+    let about: About = serde_json::from_str(&event.data).ok()?;
+    about.response?.id
+}
+
 /// Whether the data of an event that no blank line ended is whole all the same:
 /// one JSON value, or the end marker.
 ///
@@ -55,6 +73,20 @@ mod tests {
             "\"text\"",
         ] {
             assert!(!is_whole_payload(cut), "{cut}");
+        }
+    }
+
+    #[test]
+    fn the_response_is_named_by_the_events_that_hold_it() {
+        let id = |data: &str| response_id_of(&Event::synthetic("x", data));
+        let created = r#"{"type":"response.created","response":{"id":"r1","status":"queued"}}"#;
+        assert_eq!(id(created).as_deref(), Some("r1"));
+        for none in [
+            r#"{"type":"x","delta":"y"}"#,
+            r#"{"response":{}}"#,
+            "[DONE]",
+        ] {
+            assert_eq!(id(none), None, "{none}");
         }
     }
 

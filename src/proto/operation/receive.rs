@@ -6,7 +6,9 @@ use super::whole::{begins_a_stream, begins_an_event};
 use super::{Fact, Now, Operation, Output, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
-use crate::proto::dialect::{EventKind, SpliceError, is_whole_payload, sequence_of};
+use crate::proto::dialect::{
+    EventKind, SpliceError, is_whole_payload, response_id_of, sequence_of,
+};
 use crate::proto::journal::{Anchored, AttemptKind, Control, Delivered, Spliced};
 use crate::proto::model::{Completion, Delta, ResponseHead};
 use crate::proto::sse::{EndOfInput, Event, Item};
@@ -189,6 +191,11 @@ impl Operation {
         if exchange.kind == AttemptKind::Resume {
             let sequence = sequence_of(event);
             if self.anchor.has_seen(sequence) {
+                // Another response has numbers of its own, which say nothing
+                // about this one.
+                if let Some(id) = response_id_of(event) {
+                    self.named(now, exchange, &id)?;
+                }
                 self.counts.duplicates = self.counts.duplicates.saturating_add(1);
                 return Ok(Step::Go);
             }
