@@ -13,6 +13,7 @@ mod machine;
 use events::{DONE, ROLE, STOP, delta};
 use machine::{World, chat};
 use streamkeep::ErrorKind;
+use streamkeep::proto::operation::Outcome;
 
 /// What was decided about the first exchange: the kind of its failure, and what
 /// follows.
@@ -167,4 +168,24 @@ fn a_document_that_breaks_off_is_cut_and_a_broken_one_is_not_asked_for_again() {
         check(&body(content_type, "{\"choices\":[{"), "truncated", "retry");
         check(&body(content_type, "{\"choices\":]}"), "protocol", "stop");
     }
+}
+
+// It was taken for a body that got damaged on its way, and asked for again.
+#[test]
+fn a_coding_that_nobody_decodes_is_refused_by_its_name() {
+    for (coding, found) in [("br", "`br`"), ("identity, zstd", "`zstd`")] {
+        let mut world = World::new(chat());
+        let stream = ("content-type", "text/event-stream");
+        world.head(200, &[stream, ("content-encoding", coding)]);
+        check(&world, "protocol", "stop");
+        let Some(Outcome::Ended(ended)) = &world.outcome else {
+            panic!("it has ended")
+        };
+        let failure = ended.failure.as_ref().unwrap();
+        assert!(failure.message.ends_with(found), "{}", failure.message);
+    }
+    let mut world = World::new(chat());
+    world.head(200, &[("content-encoding", "Identity")]);
+    world.chunk(format!("{}{STOP}{DONE}", delta("Hi")));
+    assert_eq!(world.ended(), "complete");
 }

@@ -55,7 +55,8 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
 /// A response whose body is still to come.
 #[derive(Debug)]
 pub struct Response {
-    /// Status and headers.
+    /// Status and headers. A `content-encoding` other than identity is there only
+    /// if the body is still in it: an adapter that decodes takes the header away.
     pub head: ResponseHead,
     /// The body.
     pub body: Box<dyn Body>,

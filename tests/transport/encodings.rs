@@ -45,7 +45,11 @@ async fn other_codings_are_refused_by_name() {
         ("br,br,br,br,br", "found br, br, br, br, more"),
     ] {
         let head = format!("200 OK\r\ncontent-encoding: {coding}");
-        let failure = answer(&head, b"????").await.unwrap_err();
+        let mut response = answer(&head, b"????").await.unwrap();
+        assert_eq!(response.head.header("content-encoding"), Some(coding));
+        let (body, failure) = drain(&mut *response.body).await;
+        assert_eq!(body, b"", "raw bytes are never passed on");
+        let failure = failure.unwrap();
         assert_eq!((failure.kind, failure.sent), (ErrorKind::Decode, true));
         assert!(failure.message.ends_with(named), "{}", failure.message);
     }

@@ -225,6 +225,18 @@ impl BodyState {
                 &head,
             ));
         }
+        if let Some(coding) = coding(&head) {
+            return Err(with_status(
+                Failure::new(
+                    ErrorKind::Protocol,
+                    format!(
+                        "expected the content coding identity or gzip, but found `{}`",
+                        shown(coding)
+                    ),
+                ),
+                &head,
+            ));
+        }
         let media_type = head
             .header("content-type")
             .map(|value| {
@@ -251,22 +263,38 @@ impl BodyState {
                 })))
             }
             "" | "text/plain" => Ok(Self::Document(head, Vec::new())),
-            other => {
-                let shown: String = other
-                    .chars()
-                    .filter(char::is_ascii_graphic)
-                    .take(80)
-                    .collect();
-                Err(with_status(
-                    Failure::new(
-                        ErrorKind::Protocol,
-                        format!("expected an event stream, but found content type `{shown}`"),
+            other => Err(with_status(
+                Failure::new(
+                    ErrorKind::Protocol,
+                    format!(
+                        "expected an event stream, but found content type `{}`",
+                        shown(other)
                     ),
-                    &head,
-                ))
-            }
+                ),
+                &head,
+            )),
         }
     }
+}
+
+/// The content coding in which the body still is, after the transport has decoded
+/// what it can.
+fn coding(head: &ResponseHead) -> Option<&str> {
+    head.headers
+        .iter()
+        .filter(|(name, _)| name == "content-encoding")
+        .flat_map(|(_, value)| value.split(','))
+        .map(str::trim)
+        .find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+}
+
+/// A header's value as a message may show it.
+fn shown(value: &str) -> String {
+    value
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(80)
+        .collect()
 }
 
 /// The failure, with the status of the response it concerns.

@@ -104,14 +104,9 @@ impl Transport for ReqwestTransport {
                         .retain(|(name, _)| name != "content-encoding" && name != "content-length");
                     Reading::Open(response, Some(Box::default()))
                 }
-                foreign => {
-                    let failure = failure::of_codings(foreign);
-                    // The status of a refusal says more than its coding does.
-                    if response.status().is_success() {
-                        return Err(failure);
-                    }
-                    Reading::Refused(failure)
-                }
+                // The header stays: it tells whoever reads the head, which says
+                // more than a failure could.
+                foreign => Reading::Refused(failure::of_codings(foreign)),
             };
             Ok(Response {
                 head,
