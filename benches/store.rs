@@ -4,8 +4,9 @@
 //!
 //! A thousand journals, 200 bytes an event, sixteen events an append, one append
 //! of each journal in flight. The log is the bound: one file, one `write` for each
-//! append, a checksum over it, nothing else. Figures are medians of interleaved
-//! repetitions; only the ratios mean anything on a machine that others use too.
+//! append, a checksum over it, nothing else; `bare` is sled with no store around
+//! it. Figures are medians of interleaved repetitions; only the ratios mean
+//! anything on a machine that others use too.
 
 #![expect(
     clippy::unwrap_used,
@@ -40,6 +41,7 @@ fn main() {
     let events = JOURNALS * PACK * APPENDS;
     let mut log = Timing::default();
     let mut memory = Timing::default();
+    let mut bare = Timing::default();
     let mut sled = Timing::default();
     for _ in 0..REPEATS {
         let folder = tempfile::tempdir().unwrap();
@@ -50,6 +52,7 @@ fn main() {
                 append_all(store, APPENDS).await
             })
         });
+        bare.add(|| bare_sled(&folder.path().join("bare")));
         sled.add(|| {
             runtime.block_on(async {
                 let store = Arc::new(SledStore::open(folder.path().join("sled")).await.unwrap());
@@ -64,6 +67,7 @@ fn main() {
     for (name, timing) in [
         ("log", &mut log),
         ("memory", &mut memory),
+        ("bare", &mut bare),
         ("sled", &mut sled),
     ] {
         let rate = rate(events, median(&mut timing.wall));
@@ -166,6 +170,30 @@ async fn create(store: &dyn Store, journal: u64) -> Lease {
         Claimed::Granted(lease, _) => lease,
         Claimed::Existing(_) => unreachable!("the store is new"),
     }
+}
+
+/// sled itself, with the same keys and values and a flush for each thousand: what a
+/// store on it cannot be faster than with one thread.
+fn bare_sled(path: &Path) -> Duration {
+    let batches = batches(APPENDS);
+    let db = sled::Config::new()
+        .path(path)
+        .cache_capacity(64 << 20)
+        .open()
+        .unwrap();
+    let tree = db.open_tree("records").unwrap();
+    let begun = Instant::now();
+    let mut out = bytes::BytesMut::new();
+    for (number, batch) in (0_u64..).zip(batches.iter()) {
+        for journal in 0..JOURNALS {
+            out.clear();
+            encode(&batch.records, &mut out).unwrap();
+            let key = [journal.to_be_bytes(), number.to_be_bytes()].concat();
+            tree.insert(key, &*out).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    begun.elapsed()
 }
 
 /// One task for each journal, as in life.
