@@ -14,7 +14,7 @@ impl Operation {
     /// The dialect's proof of completion came, or its end marker without one.
     pub(super) fn complete(&mut self, now: Now, exchange: &Exchange) -> State {
         let proven = self.interpreter.completion() == Completion::Proven;
-        if !proven && let Some(failure) = exchange.stray_failure() {
+        if let Some(failure) = self.stray_failure(exchange) {
             return self.failed(now, exchange, &failure);
         }
         if !proven && exchange.first_output.is_none() {

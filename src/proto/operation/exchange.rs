@@ -177,14 +177,6 @@ impl Exchange {
             .is_some_and(|at| now.since(at) >= timeouts.finish_grace)
     }
 
-    /// The failure that stands in the body outside its events, if there is one.
-    pub(super) fn stray_failure(&self) -> Option<Failure> {
-        match &self.body {
-            BodyState::Events(events) => events.stray_failure(),
-            _ => None,
-        }
-    }
-
     /// Whether an error body has taken too long.
     pub(super) fn refusal_is_late(&self, now: Moment) -> bool {
         matches!(self.body, BodyState::Refusal(_, _, since) if now.since(since) >= ERROR_BODY_TIME)

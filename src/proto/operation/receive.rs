@@ -34,8 +34,8 @@ impl Operation {
                     return self.refused(now, exchange);
                 }
                 // What was written before the connection broke says more.
-                let failure = exchange
-                    .stray_failure()
+                let failure = self
+                    .stray_failure(&exchange)
                     .unwrap_or_else(|| Failure::from_transport(&failure));
                 self.failed(now, &exchange, &failure)
             }
@@ -122,7 +122,8 @@ impl Operation {
                 }
                 Ok(Some(Item::Line(line))) => {
                     let limit = self.plan.limits.max_error_body;
-                    if let Some(failure) = events.stray_line(&line, limit) {
+                    let stray = events.stray_line(&line, limit);
+                    if let Some(failure) = stray.filter(|_| !self.is_proven()) {
                         return self.failed(now, &exchange, &failure);
                     }
                 }
@@ -367,7 +368,7 @@ impl Operation {
                         Err(failure) => return self.failed(now, &exchange, &failure),
                     }
                 }
-                if let Some(failure) = stray {
+                if let Some(failure) = stray.filter(|_| !self.is_proven()) {
                     return self.failed(now, &exchange, &failure);
                 }
                 match self.rest_of_splice(now, &mut exchange) {
@@ -395,6 +396,20 @@ impl Operation {
         } else {
             self.complete(now, exchange)
         }
+    }
+
+    /// The failure that stands in the body outside its events, if there is one.
+    /// Behind the proof of completion it changes nothing: it is no event of the
+    /// dialect, and the proof is.
+    pub(super) fn stray_failure(&self, exchange: &Exchange) -> Option<Failure> {
+        match &exchange.body {
+            BodyState::Events(events) if !self.is_proven() => events.stray_failure(),
+            _ => None,
+        }
+    }
+
+    fn is_proven(&self) -> bool {
+        self.interpreter.completion() == Completion::Proven
     }
 
     pub(super) fn close(&mut self, exchange: &Exchange) {
