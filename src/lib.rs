@@ -24,3 +24,12 @@ pub use client::{Client, Credential};
 pub use error::{Error, ErrorClass, ErrorKind, Result};
 pub use proto::dialect::Request;
 pub use proto::model::{Cursor, Dialect, Key};
+
+/// The programs in the pages for readers compile, like those in the code.
+#[cfg(all(doctest, feature = "reqwest", feature = "sled"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/guide.md")]
+    struct Guide;
+}
