@@ -53,16 +53,21 @@ pub(crate) async fn play(case: &Case, key: &str) -> Played {
     }
     let read = reader.await.unwrap();
     let outcome = handle.outcome().await.unwrap();
-    let prefills = case.config.continuation.as_deref() == Some("prefill");
-    if !(prefills && matches!(outcome, Outcome::Interrupted(_))) {
-        return stage.end(&handle, records, outcome, read).await;
-    }
-    let key = handle.key().clone();
-    let continued = stage
-        .client
-        .continue_answer(&key, Some(ContinuationForm::Prefill))
-        .await
-        .unwrap();
+    let form = match case.config.continuation.as_deref() {
+        Some("prefill") => Some(ContinuationForm::Prefill),
+        Some("anchor") => Some(ContinuationForm::UserMessage),
+        Some("auto") => None,
+        _ => return stage.end(&handle, records, outcome, read).await,
+    };
+    let continued = stage.client.continue_answer(handle.key(), form).await;
+    let continued = match continued {
+        Ok(continued) => continued,
+        // It has ended, or is one that must not be continued.
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::NotPossible, "{error}");
+            return stage.end(&handle, records, outcome, read).await;
+        }
+    };
     let outcome = continued.outcome().await.unwrap();
     let records = records_of(&continued).await;
     let read = read_text(continued.clone()).await;
@@ -80,10 +85,14 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn set(case: &Case, key: &str) -> Self {
         let transport = Watched::new(case.transport == Some(Transport::H2cPriorKnowledge));
+        let config = &case.config;
         Self {
             server: RawServer::start(plan(case)).await.unwrap(),
             client: Client::builder()
                 .transport(transport.clone())
+                .retry(retry_policy(config, case.next_scripts.is_empty()))
+                .timeouts(timeouts(case))
+                .limits(limits(config))
                 .build()
                 .unwrap(),
             transport,
@@ -92,13 +101,9 @@ impl Stage {
     }
 
     pub(crate) async fn start(&self, case: &Case) -> Handle {
-        let config = &case.config;
         self.client
             .call(request(case, &self.server.url()))
             .key(self.key.clone())
-            .retry(retry_policy(config, case.next_scripts.is_empty()))
-            .timeouts(timeouts(case))
-            .limits(limits(config))
             .start()
             .await
             .unwrap()
