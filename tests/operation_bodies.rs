@@ -12,6 +12,7 @@ mod machine;
 
 use events::{DONE, ROLE, STOP, delta};
 use machine::{World, chat};
+use std::time::Duration;
 use streamkeep::ErrorKind;
 use streamkeep::proto::operation::Outcome;
 
@@ -187,5 +188,57 @@ fn a_coding_that_nobody_decodes_is_refused_by_its_name() {
     let mut world = World::new(chat());
     world.head(200, &[("content-encoding", "Identity")]);
     world.chunk(format!("{}{STOP}{DONE}", delta("Hi")));
+    assert_eq!(world.ended(), "complete");
+}
+
+#[test]
+fn a_stream_under_the_name_of_json_is_a_stream_as_it_comes() {
+    let mut world = World::new(chat());
+    world.head(200, &[("content-type", "application/json")]);
+    world.chunk("\n");
+    world.chunk("da");
+    world.chunk(delta("Hi").split_off(2));
+    assert_eq!(world.text(), "Hi", "it is read before it has ended");
+    world.chunk(format!("{STOP}{DONE}"));
+    assert_eq!(world.ended(), "complete");
+    // And text that is neither is not asked for again.
+    check(
+        &body(Some("application/json"), "internal error"),
+        "protocol",
+        "stop",
+    );
+}
+
+// Servers that put a finish reason on every chunk had their answers ended in the
+// middle, and told as complete: the grace began at the first one.
+#[test]
+fn the_grace_begins_again_at_output_behind_the_finish_reason() {
+    let mut world = World::new(chat());
+    world.stream();
+    let every = delta("a").replace("\"finish_reason\":null", "\"finish_reason\":\"stop\"");
+    for _ in 0..5 {
+        world.chunk(every.clone());
+        world.pass(Duration::from_millis(1_900));
+    }
+    assert!(world.outcome.is_none());
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.ended(), "complete");
+    assert_eq!(world.text(), "aaaaa");
+}
+
+// The second of two candidates began after the first had finished; two seconds
+// later the answer was told as whole with half of it missing.
+#[test]
+fn a_candidate_that_begins_late_takes_the_proof_back() {
+    let mut world = World::new(chat());
+    world.stream();
+    world.chunk(delta("L"));
+    world.chunk(STOP);
+    let right = |text: &str| text.replace("\"index\":0", "\"index\":1");
+    world.chunk(right(&delta("R")));
+    world.pass(Duration::from_secs(5));
+    assert!(world.outcome.is_none());
+    world.chunk(right(STOP));
+    world.chunk(DONE);
     assert_eq!(world.ended(), "complete");
 }

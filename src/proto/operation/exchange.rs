@@ -65,6 +65,19 @@ pub(super) struct EventBody {
 }
 
 impl EventBody {
+    pub(super) fn new(head: ResponseHead, limits: &Limits) -> Self {
+        let config = DecoderConfig::new()
+            .max_event_bytes(limits.max_event_bytes)
+            .last_event_id(Text::default())
+            .unknown_lines(true);
+        Self {
+            decoder: Decoder::new(config),
+            head,
+            stray: String::new(),
+            prefix: Some(Vec::new()),
+        }
+    }
+
     /// Takes a line outside the events; the failure that it is, if it is one.
     pub(super) fn stray_line(&mut self, line: &str, limit: usize) -> Option<Failure> {
         if let Some(error) = stray_error(line) {
@@ -243,16 +256,7 @@ impl BodyState {
         }
         match media_type.as_str() {
             "text/event-stream" | "" | "text/plain" if !document_expected => {
-                let config = DecoderConfig::new()
-                    .max_event_bytes(limits.max_event_bytes)
-                    .last_event_id(Text::default())
-                    .unknown_lines(true);
-                Ok(Self::Events(Box::new(EventBody {
-                    decoder: Decoder::new(config),
-                    head,
-                    stray: String::new(),
-                    prefix: Some(Vec::new()),
-                })))
+                Ok(Self::Events(Box::new(EventBody::new(head, limits))))
             }
             "" | "text/plain" => Ok(Self::Document(head, Vec::new())),
             other => Err(with_status(

@@ -1,8 +1,8 @@
 //! What the upstream sends: head, body, events.
 
 use super::conclude::unended;
-use super::exchange::{BodyState, Exchange, with_status};
-use super::whole::{begins_a_stream, begins_an_event};
+use super::exchange::{BodyState, EventBody, Exchange, with_status};
+use super::whole::{begins_a_stream, begins_an_event, is_no_json};
 use super::{Fact, Now, Operation, Output, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
@@ -91,6 +91,11 @@ impl Operation {
                     return self.failed(now, &exchange, &failure);
                 }
                 body.extend_from_slice(&bytes);
+                if exchange.kind != AttemptKind::Poll && is_no_json(body) {
+                    let (head, body) = (std::mem::take(head), std::mem::take(body));
+                    exchange.body = BodyState::Events(Box::new(EventBody::new(head, &limits)));
+                    return self.chunk(now, exchange, body.into());
+                }
                 State::Exchanging(exchange)
             }
             BodyState::Events(events) => {
@@ -253,8 +258,12 @@ impl Operation {
         if reading.kind == EventKind::End {
             return Ok(Step::End);
         }
-        if self.interpreter.completion() == Completion::Proven {
-            exchange.finished.get_or_insert(now.moment);
+        // The grace begins at the proof, and again at whatever output follows it;
+        // another candidate that begins takes the proof back.
+        if !self.is_proven() {
+            exchange.finished = None;
+        } else if exchange.finished.is_none() || deltas.iter().any(Delta::is_output) {
+            exchange.finished = Some(now.moment);
         }
         Ok(Step::Go)
     }

@@ -145,6 +145,15 @@ pub(super) fn begins_an_event(body: &[u8]) -> bool {
             .any(|field| line.starts_with(field.as_bytes()) || field.as_bytes().starts_with(line))
 }
 
+/// Whether what has come of a body under the name of JSON begins as an event
+/// stream does, with a letter of a field's name or a comment: no JSON text does.
+pub(super) fn is_no_json(body: &[u8]) -> bool {
+    matches!(
+        trimmed(body).first(),
+        Some(b'd' | b'e' | b'i' | b'r' | b':')
+    )
+}
+
 fn first_line(body: &[u8]) -> &[u8] {
     trimmed(body)
         .split(|byte| matches!(byte, b'\n' | b'\r'))
