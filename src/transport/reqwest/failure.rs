@@ -152,13 +152,15 @@ fn of_connect(facts: &Facts<'_>, timed_out: bool, encrypted: bool) -> TransportF
     if let Some(tls) = facts.tls {
         return unsent(ErrorKind::Tls, tls_text(tls));
     }
-    if facts.io == Some(io::ErrorKind::TimedOut) {
+    // A limit of ours may come up as the connector's own error of this kind; only
+    // the system's has a number.
+    if facts.io == Some(io::ErrorKind::TimedOut) && facts.by_the_system {
         return unsent(
             ErrorKind::ConnectTimeout,
             "no connection before the system gave up",
         );
     }
-    if timed_out {
+    if timed_out || facts.io == Some(io::ErrorKind::TimedOut) {
         return unsent(
             ErrorKind::ConnectTimeout,
             "no connection within the connect limit",
@@ -296,6 +298,8 @@ struct Facts<'a> {
     hyper: Option<&'a hyper::Error>,
     h2: Option<&'a h2::Error>,
     tls: Option<&'a rustls::Error>,
+    /// Whether the last I/O error has a number of the system.
+    by_the_system: bool,
     io: Option<io::ErrorKind>,
 }
 
@@ -315,6 +319,7 @@ impl<'a> Facts<'a> {
                 facts.tls = Some(tls);
             } else if let Some(io) = error.downcast_ref::<io::Error>() {
                 facts.io = Some(io.kind());
+                facts.by_the_system = io.raw_os_error().is_some();
                 // Its source is that of the error inside it, so the one inside
                 // would be passed over.
                 next = io.get_ref().map(|inner| inner as _);
