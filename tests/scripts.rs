@@ -146,6 +146,14 @@ fn a_failed_run_fails_the_whole_and_the_rest_still_runs() {
 }
 
 #[test]
+fn a_run_that_does_not_come_as_far_as_its_tests_is_counted_as_failed() {
+    let place = Place::new("broken", "exit 101").with_the_model();
+    let (ended_well, text) = place.run(&[], false);
+    assert!(!ended_well, "{text}");
+    says(&text, "0 passed, 3 failed, 0 skipped");
+}
+
+#[test]
 fn quick_leaves_out_and_says_so() {
     let place = Place::new("quick", CARGO_PASSES);
     let (ended_well, text) = place.run(&["--quick"], false);
