@@ -76,6 +76,13 @@ impl Scene {
     }
 }
 
+/// Lets go of the store, so that it can be opened again: a driver that has told
+/// its outcome may still hold it for a moment.
+async fn close(client: Client, handle: Handle) {
+    drop(handle);
+    client.idle().await;
+}
+
 async fn client_on(folder: &Path) -> Client {
     let store = SledStore::open(folder).await.unwrap();
     Client::builder().store(store).build().unwrap()
@@ -142,7 +149,7 @@ async fn each_dialect_streams_whole_and_replays_the_same_from_disk() {
             "{dialect}: {:?}",
             answer.usage
         );
-        drop((handle, client));
+        close(client, handle).await;
         let client = client_on(folder.path()).await;
         let replayed = events(&client.attach(&key()).await.unwrap()).await;
         assert_eq!(replayed, live, "{dialect}");
@@ -176,7 +183,7 @@ async fn a_cut_a_reset_and_a_stall_are_told_apart_and_the_rest_is_read_from_a_cu
         let all = events(&handle).await;
         assert!(all.len() > 5, "{cut:?}: {} events", all.len());
         let (middle, _) = all[all.len() / 2];
-        drop((handle, client));
+        close(client, handle).await;
 
         // Another process, another day: the reader goes on from its cursor.
         let client = client_on(folder.path()).await;

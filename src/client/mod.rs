@@ -113,6 +113,10 @@ impl Client {
     /// that had to be told to stop has been told, or 10 s have passed over it.
     /// A process that ends before that leaves a background response running.
     ///
+    /// After it, none of the client's own tasks holds the store any more: a
+    /// store that only this client had is closed when the client, its handles
+    /// and its subscriptions are dropped.
+    ///
     /// # Cancel safety
     ///
     /// Safe: it only looks.
