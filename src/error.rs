@@ -113,6 +113,10 @@ pub enum ErrorKind {
     // Local limits.
     /// The shared retry budget is spent.
     BudgetExhausted,
+    /// The endpoint failed so often that it is left alone for a while.
+    CircuitOpen,
+    /// More requests are waiting for the endpoint than it may have in flight.
+    Saturated,
     /// The process is shutting down.
     ShuttingDown,
 
@@ -214,6 +218,8 @@ kinds! {
     Incomplete => "incomplete", Provider;
     NotJson => "not_json", Provider;
     BudgetExhausted => "budget_exhausted", Operator;
+    CircuitOpen => "circuit_open", Operator;
+    Saturated => "saturated", Operator;
     ShuttingDown => "shutting_down", Operator;
     StoreUnavailable => "store_unavailable", Operator;
     StaleLease => "stale_lease", Operator;

@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;
 #[path = "support/machine.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod machine;
 #[path = "operation/recovering.rs"]
 mod recovering;
@@ -15,7 +16,7 @@ use machine::{World, chat, messages};
 use std::time::Duration;
 use streamkeep::ErrorKind;
 use streamkeep::proto::journal::RecoveryOption;
-use streamkeep::proto::operation::{Hold, Input, Outcome};
+use streamkeep::proto::operation::{Hold, Input, Outcome, Reply};
 use streamkeep::proto::retry::RetryPolicy;
 use streamkeep::proto::timeouts::Timeouts;
 
@@ -384,6 +385,11 @@ fn a_final_refusal_is_asked_exactly_once() {
         ),
     ] {
         let mut world = World::new(chat());
+        // There is no other credential.
+        world.auto_reply = Some(Reply::No {
+            message: "no other".to_owned(),
+            retry_after: None,
+        });
         world.head(status, &[("content-type", "application/json")]);
         world.chunk(body);
         world.end();

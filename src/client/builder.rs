@@ -1,8 +1,9 @@
 //! A client in the making.
 
 use super::clock::Clock;
+use super::credential::{CredentialProvider, Credentials};
 use super::live::Registry;
-use super::{Client, Credential, Inner};
+use super::{Client, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::proto::dialect::Request;
 use crate::proto::model::Key;
@@ -28,7 +29,7 @@ use std::time::Duration;
 pub struct ClientBuilder {
     store: Option<Arc<dyn Store>>,
     transport: Option<Arc<dyn Transport>>,
-    credential: Option<Credential>,
+    credentials: Credentials,
     lease_for: Duration,
     keep_for: Duration,
     defaults: Defaults,
@@ -46,12 +47,17 @@ pub(super) struct Defaults {
 impl Defaults {
     /// A plan for this request under this key.
     pub(super) fn plan(&self, key: Key, request: Request) -> Plan {
+        self.applied(Plan::new(key, request))
+    }
+
+    /// A plan with these defaults.
+    pub(super) fn applied(&self, plan: Plan) -> Plan {
         Plan {
             timeouts: self.timeouts,
             retry: self.retry,
             resume: self.resume,
             limits: self.limits,
-            ..Plan::new(key, request)
+            ..plan
         }
     }
 }
@@ -61,7 +67,7 @@ impl Default for ClientBuilder {
         Self {
             store: None,
             transport: None,
-            credential: None,
+            credentials: Credentials::default(),
             lease_for: Duration::from_secs(30),
             keep_for: Duration::from_secs(24 * 3600),
             defaults: Defaults::default(),
@@ -87,9 +93,21 @@ impl ClientBuilder {
         self
     }
 
-    /// The credential for every request.
-    pub fn credential(mut self, credential: Credential) -> Self {
-        self.credential = Some(credential);
+    /// The credential for every request to the host of a call's first route. Other
+    /// hosts never see it: a route to one has its own, by
+    /// [`credential_for`](Self::credential_for).
+    pub fn credential(mut self, credential: impl CredentialProvider) -> Self {
+        self.credentials.set_default(Arc::new(credential));
+        self
+    }
+
+    /// The credential for every request on the routes of this name.
+    pub fn credential_for(
+        mut self,
+        route: impl Into<String>,
+        credential: impl CredentialProvider,
+    ) -> Self {
+        self.credentials.set(route.into(), Arc::new(credential));
         self
     }
 
@@ -153,7 +171,7 @@ impl ClientBuilder {
             inner: Arc::new(Inner {
                 store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
                 transport,
-                credential: self.credential,
+                credentials: Arc::new(self.credentials),
                 lease_for: self.lease_for,
                 keep_for: self.keep_for,
                 defaults: self.defaults,

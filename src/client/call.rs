@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::proto::dialect::Request;
 use crate::proto::journal::{End, Status};
 use crate::proto::model::Key;
-use crate::proto::operation::{Hold, Limits, Operation, Plan, ResumePolicy};
+use crate::proto::operation::{Hold, Limits, Operation, Plan, ResumePolicy, Route};
 use crate::proto::retry::RetryPolicy;
 use crate::proto::timeouts::Timeouts;
 use crate::store::{Claim, Claimed, Intent};
@@ -34,6 +34,28 @@ impl Call {
     /// The key it will have, minted or given.
     pub fn its_key(&self) -> &Key {
         &self.plan.key
+    }
+
+    /// The name of the first route, for records and metrics, and for
+    /// [`credential_for`](super::ClientBuilder::credential_for); by default the
+    /// host of its URL.
+    pub fn route_name(mut self, name: impl Into<String>) -> Self {
+        self.plan.route = Route::new(name, self.plan.request().clone());
+        self
+    }
+
+    /// One more route that may take over before output was committed, behind
+    /// those that were added before.
+    pub fn fallback(mut self, route: Route) -> Self {
+        self.plan.fallbacks.push(route);
+        self
+    }
+
+    /// The caller's own version of the prompt, for records and metrics. The
+    /// prompt itself is never told of.
+    pub fn prompt_version(mut self, version: impl Into<String>) -> Self {
+        self.plan.prompt_version = Some(version.into());
+        self
     }
 
     /// How often to try before output was committed.
@@ -116,7 +138,7 @@ impl Client {
     pub(super) async fn claim(&self, plan: &Plan, intent: Intent) -> Result<Claimed> {
         let claim = Claim {
             key: plan.key.clone(),
-            fingerprint: plan.request.fingerprint(),
+            fingerprint: plan.request().fingerprint(),
             intent,
             now: super::wall_clock(),
             lease_for: self.inner.lease_for,
@@ -128,9 +150,8 @@ impl Client {
     /// Runs a new operation under a granted lease.
     pub(super) fn launch_new(&self, mut plan: Plan, lease: crate::store::Lease) -> Handle {
         plan.generation = lease.generation;
-        let dialect = plan.request.dialect();
         let operation = Operation::new(plan, self.inner.clock.now(), rand::random());
-        self.launch(operation, dialect, lease, Attached::Started)
+        self.launch(operation, lease, Attached::Started)
     }
 }
 

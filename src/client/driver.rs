@@ -1,16 +1,21 @@
 //! Runs one operation machine: its sockets, its store, its clock.
 
-use super::Credential;
 use super::clock::Clock;
+use super::credential::Credentials;
 use super::live::Registry;
+use super::upstream::{Entered, Entering, Upstreams};
+use super::{Credential, CredentialProvider};
 use crate::error::{Error, ErrorKind};
-use crate::proto::model::{Dialect, HttpRequest, TransportFailure};
-use crate::proto::operation::{Append, Fact, Input, Operation, Outcome, Output};
+use crate::proto::model::HttpRequest;
+use crate::proto::operation::{
+    Append, Input, Operation, Outcome, Output, Question, Refusal, Reply,
+};
 use crate::store::{Batch, Lease, Store};
-use crate::transport::{Body, Outgoing, Response, Transport};
+use crate::transport::{Outgoing, Transport};
 use futures_core::future::BoxFuture;
-use std::future::pending;
+use std::future::{pending, poll_fn, ready};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -21,12 +26,25 @@ use tracing::{debug, info, warn};
 pub(super) struct Means {
     pub(super) store: Arc<dyn Store>,
     pub(super) transport: Arc<dyn Transport>,
-    pub(super) credential: Option<Credential>,
-    pub(super) dialect: Dialect,
+    pub(super) credentials: Arc<Credentials>,
     pub(super) lease_for: Duration,
     pub(super) clock: Clock,
     pub(super) live: Registry,
 }
+
+impl Means {
+    fn credential_of(
+        &self,
+        operation: &Operation,
+        route: usize,
+    ) -> Option<Arc<dyn CredentialProvider>> {
+        self.credentials
+            .of(operation.route(route), operation.route(0))
+    }
+}
+
+/// How long a credential may take to be had.
+const CREDENTIAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the store may take for one append before the operation counts it as
 /// lost. Long enough for a disk that is busy, short enough that nobody waits
@@ -46,7 +64,8 @@ pub(super) async fn run(
     lease: Lease,
     mut cancel: watch::Receiver<bool>,
 ) -> Outcome {
-    let mut upstream = Upstream::Closed;
+    let mut upstreams = Upstreams::new(Arc::clone(&means.transport));
+    let mut replies: Vec<BoxFuture<'static, Input>> = Vec::new();
     let mut append: Option<BoxFuture<'static, Input>> = None;
     let mut renew_at = Instant::now() + means.lease_for / 3;
     let mut renewal: Option<BoxFuture<'static, Result<(), Error>>> = None;
@@ -57,20 +76,36 @@ pub(super) async fn run(
         let mut finished = None;
         while let Some(output) = operation.poll() {
             match output {
-                Output::Open { attempt, request } => {
+                Output::Open {
+                    attempt,
+                    route,
+                    request,
+                } => {
                     debug!(key = %lease.key, attempt, url = %request.url, "open");
-                    upstream = Upstream::Opening(attempt, open(&means, request));
+                    upstreams.open(attempt, route, enter(&means, &operation, route, request));
                 }
-                Output::Close { attempt } => {
-                    if upstream.is(attempt) {
-                        upstream = Upstream::Closed;
-                    }
-                }
-                Output::Tell(request) => tell(&means, request),
+                Output::Close { attempt } => upstreams.close(attempt),
+                Output::Tell { route, request } => tell(&means, &operation, route, request),
                 Output::Append(batch) => append = Some(write(&means, &lease, batch)),
                 // The store wakes its watchers when it acknowledges; what is
                 // announced is exactly what can be read there.
                 Output::Announce(seq) => debug!(key = %lease.key, %seq, "announce"),
+                Output::Ask { id, question } => {
+                    let reply: BoxFuture<'static, Reply> = match question {
+                        Question::Refresh { route } => Box::pin(refresh(
+                            means.credential_of(&operation, route),
+                            upstreams.credential(route).cloned(),
+                        )),
+                        _ => Box::pin(ready(Reply::Yes)),
+                    };
+                    replies.push(Box::pin(async move {
+                        Input::Replied {
+                            id,
+                            reply: reply.await,
+                        }
+                    }));
+                }
+                Output::Note(_) => {}
                 Output::Finish(outcome) => finished = Some(outcome),
             }
         }
@@ -91,6 +126,7 @@ pub(super) async fn run(
                 append = None;
                 Some(input)
             }
+            input = any(&mut replies) => Some(input),
             renewed = maybe(&mut renewal) => {
                 renewal = None;
                 match renewed {
@@ -113,9 +149,7 @@ pub(super) async fn run(
                 operation.handle_timeout(means.clock.now());
                 None
             }
-            (attempt, fact) = upstream.next(), if wants_body || !upstream.is_body() => {
-                Some(Input::Upstream { attempt, fact })
-            }
+            (attempt, fact) = upstreams.next(wants_body) => Some(Input::Upstream { attempt, fact }),
         };
         if let Some(input) = input {
             operation.handle(means.clock.now(), input);
@@ -142,87 +176,94 @@ pub(super) async fn run(
     outcome
 }
 
-/// The upstream exchange, as far as it has come.
-enum Upstream {
-    Closed,
-    Opening(u32, BoxFuture<'static, Result<Response, TransportFailure>>),
-    Body(u32, Box<dyn Body>),
+/// The request when its turn has come, with its credential.
+fn enter(means: &Means, operation: &Operation, route: usize, request: HttpRequest) -> Entering {
+    let dialect = operation.route(route).request().dialect();
+    let provider = means.credential_of(operation, route);
+    Box::pin(async move {
+        let credential = match provider {
+            Some(provider) => Some(current(provider.as_ref()).await?),
+            None => None,
+        };
+        let secret_headers = credential
+            .as_ref()
+            .map(|credential| credential.headers(dialect))
+            .unwrap_or_default();
+        Ok(Entered {
+            outgoing: Outgoing {
+                request,
+                secret_headers,
+            },
+            credential,
+        })
+    })
 }
 
-impl Upstream {
-    fn is(&self, attempt: u32) -> bool {
-        matches!(self, Self::Opening(own, _) | Self::Body(own, _) if *own == attempt)
-    }
+async fn current(provider: &dyn CredentialProvider) -> Result<Credential, Refusal> {
+    let message = match timeout(CREDENTIAL_LIMIT, provider.current()).await {
+        Ok(Ok(credential)) => return Ok(credential),
+        Ok(Err(error)) => format!("no credential for the request: {}", error.message()),
+        Err(_) => format!(
+            "no credential for the request within {} s",
+            CREDENTIAL_LIMIT.as_secs()
+        ),
+    };
+    Err(Refusal {
+        kind: ErrorKind::Auth,
+        message,
+        retry_after: None,
+    })
+}
 
-    fn is_body(&self) -> bool {
-        matches!(self, Self::Body(..))
-    }
-
-    /// The next fact; waits for ever when there is no exchange.
-    ///
-    /// Cancel safe: a response is taken out of its future in the same step in
-    /// which it is returned, and [`Body::chunk`] is cancel safe by contract.
-    async fn next(&mut self) -> (u32, Fact) {
-        match self {
-            Self::Closed => pending().await,
-            Self::Opening(attempt, opening) => {
-                let attempt = *attempt;
-                match opening.await {
-                    Ok(Response { head, body }) => {
-                        *self = Self::Body(attempt, body);
-                        (attempt, Fact::Head(head))
-                    }
-                    Err(failure) => {
-                        *self = Self::Closed;
-                        (attempt, Fact::Failed(failure))
-                    }
-                }
-            }
-            Self::Body(attempt, body) => {
-                let attempt = *attempt;
-                let fact = match body.chunk().await {
-                    Ok(Some(bytes)) => return (attempt, Fact::Chunk(bytes)),
-                    Ok(None) => Fact::EndOfBody,
-                    Err(failure) => Fact::Failed(failure),
-                };
-                *self = Self::Closed;
-                (attempt, fact)
-            }
+/// Whether there is another credential than the one that was refused.
+async fn refresh(
+    provider: Option<Arc<dyn CredentialProvider>>,
+    refused: Option<Credential>,
+) -> Reply {
+    let no = |message: &str| Reply::No {
+        message: message.to_owned(),
+        retry_after: None,
+    };
+    let (Some(provider), Some(refused)) = (provider, refused) else {
+        return no("there is no credential for this route");
+    };
+    let another = async {
+        // Somebody else may have refreshed it in the meantime.
+        let current = provider.current().await?;
+        if current.differs_from(&refused) {
+            return Ok(true);
         }
+        let fresh = provider.refresh(&refused).await?;
+        Ok::<_, Error>(fresh.differs_from(&refused))
+    };
+    match timeout(CREDENTIAL_LIMIT, another).await {
+        Ok(Ok(true)) => Reply::Yes,
+        Ok(Ok(false)) => no("there is no other credential than the one that was refused"),
+        Ok(Err(_)) => no("the credential could not be refreshed"),
+        Err(_) => no("the credential was not refreshed in time"),
     }
-}
-
-fn outgoing(means: &Means, request: HttpRequest) -> Outgoing {
-    let secret_headers = means
-        .credential
-        .as_ref()
-        .map(|credential| credential.headers(means.dialect))
-        .unwrap_or_default();
-    Outgoing {
-        request,
-        secret_headers,
-    }
-}
-
-fn open(
-    means: &Means,
-    request: HttpRequest,
-) -> BoxFuture<'static, Result<Response, TransportFailure>> {
-    let transport = Arc::clone(&means.transport);
-    let outgoing = outgoing(means, request);
-    Box::pin(async move { transport.open(outgoing).await })
 }
 
 /// Tells the provider to stop, without waiting for it. The client is not idle
 /// until that is done.
-fn tell(means: &Means, request: HttpRequest) {
-    let told = open(means, request);
+fn tell(means: &Means, operation: &Operation, route: usize, request: HttpRequest) {
+    let entering = enter(means, operation, route, request);
+    let transport = Arc::clone(&means.transport);
     let errand = means.live.errand();
     tokio::spawn(async move {
         let _errand = errand;
+        let told = async {
+            match entering.await {
+                Ok(entered) => transport
+                    .open(entered.outgoing)
+                    .await
+                    .map_err(|failure| failure.kind),
+                Err(refusal) => Err(refusal.kind),
+            }
+        };
         match timeout(TELL_LIMIT, told).await {
             Ok(Ok(response)) => debug!(status = response.head.status, "provider was told to stop"),
-            Ok(Err(failure)) => warn!(kind = %failure.kind, "provider could not be told to stop"),
+            Ok(Err(kind)) => warn!(%kind, "provider could not be told to stop"),
             Err(_) => warn!("provider did not answer when told to stop"),
         }
     });
@@ -287,6 +328,23 @@ async fn maybe<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
         Some(future) => future.await,
         None => pending().await,
     }
+}
+
+/// The first of these that is ready; it is taken out.
+async fn any<T>(futures: &mut Vec<BoxFuture<'static, T>>) -> T {
+    poll_fn(|context| {
+        for position in 0..futures.len() {
+            let ready = futures
+                .get_mut(position)
+                .map(|future| future.as_mut().poll(context));
+            if let Some(Poll::Ready(value)) = ready {
+                drop(futures.swap_remove(position));
+                return Poll::Ready(value);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 async fn maybe_until(deadline: Option<Instant>) {

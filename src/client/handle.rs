@@ -4,7 +4,7 @@ use super::driver::{self, Means};
 use super::live::Live;
 use super::{Client, Subscription};
 use crate::error::{Error, ErrorKind, Result};
-use crate::proto::model::{Cursor, Dialect, Generation, Key, Seq};
+use crate::proto::model::{Cursor, Generation, Key, Seq};
 use crate::proto::operation::{Operation, Outcome, Recovered};
 use crate::store::{JournalState, Lease};
 use std::sync::Arc;
@@ -142,19 +142,12 @@ impl Client {
     }
 
     /// Runs an operation on a task of its own.
-    pub(super) fn launch(
-        &self,
-        operation: Operation,
-        dialect: Dialect,
-        lease: Lease,
-        attached: Attached,
-    ) -> Handle {
+    pub(super) fn launch(&self, operation: Operation, lease: Lease, attached: Attached) -> Handle {
         let (live, running, entry) = self.inner.live.enter(&lease.key, lease.generation);
         let means = Means {
             store: Arc::clone(&self.inner.store),
             transport: Arc::clone(&self.inner.transport),
-            credential: self.inner.credential.clone(),
-            dialect,
+            credentials: Arc::clone(&self.inner.credentials),
             lease_for: self.inner.lease_for,
             clock: self.inner.clock,
             live: self.inner.live.clone(),
@@ -166,6 +159,7 @@ impl Client {
             attached,
             live: Some(live),
         };
+        let dialect = operation.route(0).request().dialect();
         let span = tracing::info_span!("operation", key = %lease.key, generation = %lease.generation, %dialect);
         tokio::spawn(
             async move {

@@ -14,11 +14,12 @@ mod handle;
 mod live;
 mod recover;
 mod subscription;
+mod upstream;
 mod whole;
 
 pub use builder::ClientBuilder;
 pub use call::Call;
-pub use credential::Credential;
+pub use credential::{Credential, CredentialProvider};
 pub use handle::{Attached, Handle};
 pub use subscription::Subscription;
 pub use whole::Unfinished;
@@ -32,6 +33,7 @@ use crate::store::{Collected, JournalState, Store};
 use crate::transport::Transport;
 use builder::Defaults;
 use clock::Clock;
+use credential::Credentials;
 use live::Registry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +67,7 @@ pub struct Client {
 struct Inner {
     store: Arc<dyn Store>,
     transport: Arc<dyn Transport>,
-    credential: Option<Credential>,
+    credentials: Arc<Credentials>,
     lease_for: Duration,
     keep_for: Duration,
     defaults: Defaults,

@@ -63,10 +63,7 @@ impl Client {
     pub async fn regenerate(&self, key: &Key) -> Result<Handle> {
         let state = self.state(key).await?;
         let recovered = self.fold(&state).await?;
-        let plan = self
-            .inner
-            .defaults
-            .plan(key.clone(), recovered.request().clone());
+        let plan = self.inner.defaults.applied(recovered.plan());
         match self.claim(&plan, Intent::Regenerate).await? {
             Claimed::Granted(lease, _) => Ok(self.launch_new(plan, lease)),
             Claimed::Existing(state) => Err(busy(&state)),
@@ -92,30 +89,20 @@ impl Client {
         if let (true, Some(outcome)) = (state.status.is_final(), recovered.outcome()) {
             return Ok(outcome);
         }
-        let handle = self
-            .launch_recovery(&state, recovered, Recovery::Cancel)
-            .await?;
+        let handle = self.launch_recovery(recovered, Recovery::Cancel).await?;
         handle.outcome().await
     }
 
     async fn recover(&self, key: &Key, recovery: Recovery) -> Result<Handle> {
         let state = self.state(key).await?;
         let recovered = self.fold(&state).await?;
-        self.launch_recovery(&state, recovered, recovery).await
+        self.launch_recovery(recovered, recovery).await
     }
 
-    async fn launch_recovery(
-        &self,
-        state: &JournalState,
-        recovered: Recovered,
-        recovery: Recovery,
-    ) -> Result<Handle> {
+    async fn launch_recovery(&self, recovered: Recovered, recovery: Recovery) -> Result<Handle> {
         // Whether it can be done is asked before anything is claimed.
         recovered.check(recovery)?;
-        let plan = self
-            .inner
-            .defaults
-            .plan(state.key.clone(), recovered.request().clone());
+        let plan = self.inner.defaults.applied(recovered.plan());
         match self.claim(&plan, Intent::TakeOver).await? {
             Claimed::Existing(state) => Err(busy(&state)),
             Claimed::Granted(lease, granted) => {
@@ -154,10 +141,9 @@ impl Client {
         lease: crate::store::Lease,
     ) -> Result<Handle> {
         plan.generation = lease.generation;
-        let dialect = plan.request.dialect();
         let now = self.inner.clock.now();
         match Operation::recover(plan, recovered, recovery, now, rand::random()) {
-            Ok(operation) => Ok(self.launch(operation, dialect, lease, Attached::TookOver)),
+            Ok(operation) => Ok(self.launch(operation, lease, Attached::TookOver)),
             Err(error) => {
                 self.inner.store.release(&lease).await?;
                 Err(error)

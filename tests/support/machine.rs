@@ -6,7 +6,9 @@ use streamkeep::proto::journal::{Body, Control, Record, Status};
 use streamkeep::proto::model::{
     HttpRequest, Moment, ResponseHead, Seq, TransportFailure, WallTime,
 };
-use streamkeep::proto::operation::{Fact, Input, Now, Operation, Outcome, Output, Plan};
+use streamkeep::proto::operation::{
+    Fact, Input, Note, Now, Operation, Outcome, Output, Plan, Question, Reply,
+};
 use streamkeep::{Dialect, ErrorKind, Key, Request};
 
 /// 2026-12-01T00:00:00Z
@@ -20,7 +22,17 @@ pub(crate) struct World {
     /// Requests that went out, with their attempts.
     pub(crate) sent: Vec<(u32, HttpRequest)>,
     pub(crate) told: Vec<HttpRequest>,
+    /// The exchange that was opened last, if it is still open.
     pub(crate) open: Option<u32>,
+    /// The exchange that a hedge runs beside.
+    pub(crate) rival: Option<u32>,
+    /// Questions that wait for a reply, with their numbers.
+    pub(crate) asked: Vec<(u32, Question)>,
+    /// What every question is answered with at once; `None` leaves them waiting.
+    pub(crate) auto_reply: Option<Reply>,
+    /// The route of each request that went out.
+    pub(crate) routes: Vec<usize>,
+    pub(crate) notes: Vec<Note>,
     /// Records handed to the store.
     pub(crate) records: Vec<Record>,
     pub(crate) status: Status,
@@ -49,6 +61,11 @@ impl World {
             sent: Vec::new(),
             told: Vec::new(),
             open: None,
+            rival: None,
+            asked: Vec::new(),
+            auto_reply: Some(Reply::Yes),
+            routes: Vec::new(),
+            notes: Vec::new(),
             records: Vec::new(),
             status: Status::Running,
             in_flight: None,
@@ -164,21 +181,41 @@ impl World {
                 "nothing comes after Finish: {output:?}"
             );
             match output {
-                Output::Open { attempt, request } => {
+                Output::Open {
+                    attempt,
+                    route,
+                    request,
+                } => {
                     assert!(
                         self.in_flight.is_none(),
                         "a request left before its record was acknowledged"
                     );
+                    if self.kind_of(attempt) == Some("hedge") {
+                        assert!(self.rival.is_none(), "three exchanges are open");
+                        self.rival = self.open.take();
+                    }
                     assert!(self.open.is_none(), "two exchanges are open");
                     self.open = Some(attempt);
+                    self.routes.push(route);
                     self.sent.push((attempt, request));
                 }
                 Output::Close { attempt } => {
                     if self.open == Some(attempt) {
-                        self.open = None;
+                        self.open = self.rival.take();
+                    }
+                    if self.rival == Some(attempt) {
+                        self.rival = None;
                     }
                 }
-                Output::Tell(request) => self.told.push(request),
+                Output::Tell { request, .. } => self.told.push(request),
+                Output::Ask { id, question } => match self.auto_reply.clone() {
+                    Some(reply) => {
+                        self.machine
+                            .handle(self.now(), Input::Replied { id, reply });
+                    }
+                    None => self.asked.push((id, question)),
+                },
+                Output::Note(note) => self.notes.push(note),
                 Output::Append(append) => {
                     assert!(self.in_flight.is_none(), "two appends are in flight");
                     let mut expected = self.records.last().map_or(self.appended, |r| r.seq);
@@ -226,7 +263,7 @@ impl World {
 
     fn originals(&self) -> usize {
         self.controls()
-            .filter(|c| matches!(c, Control::AttemptStarted(a) if matches!(a.kind.as_str(), "first" | "retry" | "rerun")))
+            .filter(|c| matches!(c, Control::AttemptStarted(a) if a.kind.is_send()))
             .count()
     }
 
@@ -241,7 +278,9 @@ impl World {
         self.records[..first_event]
             .iter()
             .filter(|r| match &r.body {
-                Body::Control(c) => matches!(c.as_ref(), Control::AttemptStarted(a) if matches!(a.kind.as_str(), "first" | "retry" | "rerun")),
+                Body::Control(c) => {
+                    matches!(c.as_ref(), Control::AttemptStarted(a) if a.kind.is_send())
+                }
                 _ => false,
             })
             .count()
@@ -250,6 +289,22 @@ impl World {
     pub(crate) fn controls(&self) -> impl Iterator<Item = &Control> {
         self.records.iter().filter_map(|record| match &record.body {
             Body::Control(control) => Some(control.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// Replies to the question that waits longest.
+    pub(crate) fn reply(&mut self, reply: Reply) -> Question {
+        let (id, question) = self.asked.remove(0);
+        self.input(Input::Replied { id, reply });
+        question
+    }
+
+    fn kind_of(&self, number: u32) -> Option<&'static str> {
+        self.controls().find_map(|control| match control {
+            Control::AttemptStarted(attempt) if attempt.attempt == number => {
+                Some(attempt.kind.as_str())
+            }
             _ => None,
         })
     }

@@ -310,6 +310,16 @@ const ROWS: &[(ErrorKind, Exit, &str)] = &[
         Exit::Provider,
         "the retry budget is spent; wait before trying again",
     ),
+    (
+        ErrorKind::CircuitOpen,
+        Exit::Provider,
+        "the endpoint fails too often to be asked now; wait before trying again",
+    ),
+    (
+        ErrorKind::Saturated,
+        Exit::Provider,
+        "too many requests wait for the endpoint; send less at a time",
+    ),
     (ErrorKind::ShuttingDown, Exit::Cancelled, "start it again"),
     (
         ErrorKind::StoreUnavailable,

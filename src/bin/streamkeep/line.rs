@@ -141,6 +141,9 @@ mod tests {
             url: url.to_owned(),
             headers: Vec::new(),
             body: body.to_owned(),
+            route: String::new(),
+            fallbacks: Vec::new(),
+            prompt_version: None,
         })
     }
 

@@ -4,7 +4,10 @@
 //! allow-list. A kind that is not listed as retryable is not retried, and a new
 //! kind does not compile until somebody decides.
 
+mod elsewhere;
 mod words;
+
+pub use elsewhere::{Elsewhere, elsewhere};
 
 use super::journal::FailureNote;
 use super::model::{Phase, ProviderError, ResponseHead, TransportFailure};
@@ -44,6 +47,8 @@ pub enum Verdict {
     /// As [`Verdict::Retry`], but what the first request did is unknown: only an
     /// operation under an idempotency key may do it.
     RetryIfKeyed,
+    /// The credential was refused: once, and only if there is another one now.
+    RefreshCredential,
     /// Nothing will change: tell the caller.
     Stop,
     /// Output was committed: never replay. Resume, continue, or offer.
@@ -220,6 +225,9 @@ pub fn judge(failure: &Failure, phase: Phase) -> Verdict {
         // shown to nobody.
         K::Protocol if failure.status.is_none() => Verdict::RetryIfKeyed,
 
+        // It may have expired, or been rotated, since it was read.
+        K::Auth if failure.status == Some(401) => Verdict::RefreshCredential,
+
         // The same request will fail the same way, or somebody else has to act.
         K::Protocol
         | K::Auth
@@ -247,6 +255,8 @@ pub fn judge(failure: &Failure, phase: Phase) -> Verdict {
         | K::Cancelled
         | K::DeadlineExceeded
         | K::BudgetExhausted
+        | K::CircuitOpen
+        | K::Saturated
         | K::ShuttingDown
         | K::StoreUnavailable
         | K::StaleLease

@@ -69,7 +69,7 @@ fn a_response_is_judged_by_its_status_and_its_words() {
             "invalid_api_key",
             "",
             K::Auth,
-            Stop,
+            Verdict::RefreshCredential,
         ),
         (
             403,

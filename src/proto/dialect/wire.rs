@@ -173,6 +173,40 @@ impl Request {
         Ok(Self { headers, ..request })
     }
 
+    /// The same question at another endpoint of the same dialect: headers and
+    /// body stay, except for the model, where one is given.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] when the URL is not one, as in
+    /// [`Request::new`].
+    pub fn at(&self, url: impl Into<String>, model: Option<&str>) -> Result<Self, Error> {
+        let body = match model {
+            None => self.body.to_vec(),
+            Some(model) => {
+                let mut members: Members<'_> =
+                    serde_json::from_slice(&self.body).map_err(|error| not_json(&error))?;
+                members.set("model", Value::from(model).to_string());
+                members.to_json().into_bytes()
+            }
+        };
+        let headers = self.headers.clone();
+        let request = Self::new(self.dialect, url, body)?;
+        Ok(Self { headers, ..request })
+    }
+
+    /// Where it goes, as far as it may be told: scheme, host and path, without
+    /// the query.
+    pub fn endpoint(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
+
+    /// The host and port that it goes to.
+    pub fn host(&self) -> &str {
+        let rest = self.url.split_once("://").map_or("", |(_, rest)| rest);
+        rest.split(['/', '?']).next().unwrap_or_default()
+    }
+
     /// The request that starts an answer.
     pub fn send(&self) -> HttpRequest {
         let mut headers = self.common_headers(EVENT_STREAM);

@@ -114,6 +114,50 @@ pub struct Opened {
     pub headers: Vec<(String, String)>,
     /// The request body, JSON. Needed to continue or regenerate by key.
     pub body: String,
+    /// The name of the route that the request takes first.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub route: String,
+    /// The routes that may take over, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<RouteNote>,
+    /// The caller's own version of the prompt, if it named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_version: Option<String>,
+}
+
+/// A route that may take over, as the first record keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteNote {
+    /// Its name.
+    pub name: String,
+    /// Its dialect.
+    pub dialect: Dialect,
+    /// Where its request goes. Never holds a credential.
+    pub url: String,
+    /// The headers that shape its request. Never a credential.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// The body of its request. Without one it is the first route's body, with
+    /// the model of this route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Its model, where only that is different.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether its answers are known to be worse.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub degraded: bool,
+    /// Whether it takes a longer context than the first.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub larger_context: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Why an upstream exchange was made.
@@ -133,6 +177,10 @@ pub enum AttemptKind {
     Poll,
     /// A request to go on from the partial answer.
     Continue,
+    /// The whole request on the next route, before any output was committed.
+    Failover,
+    /// The whole request beside one that is still silent; the first output wins.
+    Hedge,
 }
 
 impl AttemptKind {
@@ -145,7 +193,17 @@ impl AttemptKind {
             Self::Resume => "resume",
             Self::Poll => "poll",
             Self::Continue => "continue",
+            Self::Failover => "failover",
+            Self::Hedge => "hedge",
         }
+    }
+
+    /// Whether it sends the whole request, as opposed to going on with an answer.
+    pub const fn is_send(self) -> bool {
+        matches!(
+            self,
+            Self::First | Self::Retry | Self::Rerun | Self::Failover | Self::Hedge
+        )
     }
 }
 
@@ -159,6 +217,29 @@ pub struct AttemptStarted {
     /// The provider's cursor it asked to go on after, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
+    /// The name of the route it took.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub route: String,
+    /// Where it went: scheme, host and path, no query.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub endpoint: String,
+    /// The model that was asked for, if the request names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+impl AttemptStarted {
+    /// The record of an attempt, without where it went.
+    pub fn new(attempt: u32, kind: AttemptKind) -> Self {
+        Self {
+            attempt,
+            kind,
+            after: None,
+            route: String::new(),
+            endpoint: String::new(),
+            model: None,
+        }
+    }
 }
 
 /// See [`Control::AttemptEnded`].
@@ -171,8 +252,8 @@ pub struct AttemptEnded {
     pub failure: Option<FailureNote>,
     /// How far it had come.
     pub phase: Phase,
-    /// What follows: `finish`, `retry`, `rerun`, `resume`, `poll`, `continue`,
-    /// `interrupt`, `stop`.
+    /// What follows: `finish`, `retry`, `rerun`, `failover`, `resume`, `poll`,
+    /// `continue`, `interrupt`, `stop`; `lost` when another attempt was first.
     pub decision: String,
     /// How long until what follows, in milliseconds.
     #[serde(default)]

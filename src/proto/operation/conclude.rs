@@ -85,12 +85,13 @@ impl Operation {
         if let Some(exchange) = exchange {
             self.note_end(now, exchange, Some(failure), "interrupt", Duration::ZERO);
         }
+        self.drop_rival(now);
         // What arrived is kept, even if it was waiting for more.
         self.commit(now);
         let interrupted = Interrupted {
             failure: failure.note(),
             options: options(
-                &self.plan.request,
+                self.request(),
                 &self.answer,
                 cursor_still_good && self.anchor.is_resumable(),
             ),
@@ -115,6 +116,10 @@ impl Operation {
             }
             State::Opening(exchange, _) => self.stopped(now, Some(&exchange), &failure),
             State::BackingOff { .. } => self.stopped(now, None, &failure),
+            State::Asking(asking) => {
+                self.attempt_ended(now, asking.attempt, "stop", Duration::ZERO);
+                self.stopped(now, None, &failure)
+            }
             other => other,
         };
     }
@@ -126,9 +131,12 @@ impl Operation {
         failure: &Failure,
     ) -> State {
         if let Some(id) = self.anchor.resumable_id()
-            && let Ok(request) = self.plan.request.cancel(id)
+            && let Ok(request) = self.request().cancel(id)
         {
-            self.outputs.push_back(Output::Tell(request));
+            self.outputs.push_back(Output::Tell {
+                route: self.route,
+                request,
+            });
         }
         if let Some(exchange) = exchange {
             self.note_end(now, exchange, Some(failure), "stop", Duration::ZERO);
@@ -145,6 +153,7 @@ impl Operation {
         failure: Option<&Failure>,
         warnings: Vec<String>,
     ) -> State {
+        self.drop_rival(now);
         let ended = Ended {
             end,
             stop: self.answer.stop().cloned(),

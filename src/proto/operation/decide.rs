@@ -1,11 +1,12 @@
 //! What follows from a failure: again, on, or the truth.
 
+use super::ask::{Next, millis};
 use super::exchange::Exchange;
-use super::{Now, Operation, State};
+use super::{Attempt, Now, Operation, Route, State};
 use crate::error::ErrorKind;
-use crate::proto::classify::{Failure, Verdict, judge};
+use crate::proto::classify::{Elsewhere, Failure, Verdict, elsewhere, judge};
 use crate::proto::dialect::{ContinuationForm, is_prefill_refusal};
-use crate::proto::journal::{AttemptEnded, AttemptKind, Control};
+use crate::proto::journal::{AttemptEnded, AttemptKind};
 use crate::proto::model::{Completion, Phase};
 use std::time::Duration;
 
@@ -18,6 +19,13 @@ impl Operation {
             return self.complete(now, exchange);
         }
         self.close(exchange);
+        if failure.kind != ErrorKind::DeadlineExceeded
+            && let Some(rival) = self.rival.take()
+        {
+            // The other of the two is still under way.
+            self.note_end(now, exchange, Some(failure), "lost", Duration::ZERO);
+            return self.rival_takes_over(*rival);
+        }
         if failure.kind == ErrorKind::DeadlineExceeded {
             return self.give_up(now, Some(exchange), failure);
         }
@@ -50,17 +58,58 @@ impl Operation {
     }
 
     fn send_failed(&mut self, now: Now, exchange: &Exchange, failure: &Failure) -> State {
-        let (at_once, stretch) = match judge(failure, self.phase(exchange, failure)) {
-            Verdict::Retry { at_once, stretch } => (at_once, stretch),
-            Verdict::RetryIfKeyed if self.plan.retry_unknown => (false, 1),
-            Verdict::RetryIfKeyed | Verdict::Stop | Verdict::Interrupt => {
+        let verdict = judge(failure, self.phase(exchange, failure));
+        match verdict {
+            Verdict::Interrupt => return self.give_up(now, Some(exchange), failure),
+            Verdict::RetryIfKeyed if !self.plan.retry_unknown => {
                 return self.give_up(now, Some(exchange), failure);
             }
+            Verdict::RefreshCredential if !self.refreshed => {
+                let next = Next {
+                    kind: self.kind_of_repetition(exchange),
+                    route: self.route,
+                    delay: self.plan.retry.min_delay,
+                };
+                return self.ask_to_refresh(now, exchange, failure, next);
+            }
+            _ => {}
+        }
+        let again = self.again(now, exchange, failure, verdict);
+        let next = match self.elsewhere(now, exchange, failure) {
+            Some((next, true)) => Some(next),
+            Some((next, false)) => again.or(Some(next)),
+            None => again,
         };
-        let next = match exchange.kind {
+        match next {
+            None => self.give_up(now, Some(exchange), failure),
+            Some(next) => {
+                let attempt = self.attempt(now, exchange, Some(failure));
+                self.ask_to_spend(attempt, failure, next)
+            }
+        }
+    }
+
+    fn kind_of_repetition(&self, exchange: &Exchange) -> AttemptKind {
+        match exchange.kind {
             AttemptKind::Continue => AttemptKind::Continue,
             _ if self.held.has_output() => AttemptKind::Rerun,
             _ => AttemptKind::Retry,
+        }
+    }
+
+    /// The same request to the same route, if there is time for it and it has
+    /// not had all its attempts.
+    fn again(
+        &mut self,
+        now: Now,
+        exchange: &Exchange,
+        failure: &Failure,
+        verdict: Verdict,
+    ) -> Option<Next> {
+        let (at_once, stretch) = match verdict {
+            Verdict::Retry { at_once, stretch } => (at_once, stretch),
+            Verdict::RetryIfKeyed => (false, 1),
+            Verdict::RefreshCredential | Verdict::Stop | Verdict::Interrupt => return None,
         };
         let retry = self.sends.saturating_sub(1);
         let delay = if at_once && retry == 0 {
@@ -69,8 +118,8 @@ impl Operation {
             let drawn = self.schedule.delay(retry, stretch);
             failure.hints.after.unwrap_or(drawn)
         };
-        let delay = delay.max(self.plan.retry.min_delay);
         let policy = &self.plan.retry;
+        let delay = delay.max(policy.min_delay);
         let too_long = failure
             .hints
             .after
@@ -83,18 +132,44 @@ impl Operation {
             || too_late
             || self.is_past_deadline(now, delay)
         {
-            return self.give_up(now, Some(exchange), failure);
+            return None;
         }
-        self.note_end(now, exchange, Some(failure), next.as_str(), delay);
-        if next == AttemptKind::Continue {
-            self.held.take();
-        } else {
-            self.forget();
+        Some(Next {
+            kind: self.kind_of_repetition(exchange),
+            route: self.route,
+            delay,
+        })
+    }
+
+    /// The same question to the next route that may take it, and whether that
+    /// comes before the same route is asked again.
+    fn elsewhere(&self, now: Now, exchange: &Exchange, failure: &Failure) -> Option<(Next, bool)> {
+        let delay = self.plan.retry.min_delay;
+        if exchange.kind == AttemptKind::Continue
+            || self.committed
+            || self.is_past_deadline(now, delay)
+        {
+            return None;
         }
-        State::BackingOff {
-            until: now.moment.after(delay),
-            next,
-        }
+        let mode = elsewhere(failure, self.plan.retry.failover_on_500);
+        let fits = |route: &Route| match mode {
+            Elsewhere::Never => false,
+            Elsewhere::AtOnce | Elsewhere::WhenSpent => true,
+            Elsewhere::IfLarger => route.takes_larger_context(),
+        };
+        let (position, _) = self
+            .plan
+            .fallbacks
+            .iter()
+            .enumerate()
+            .skip(self.route)
+            .find(|(_, route)| fits(route))?;
+        let next = Next {
+            kind: AttemptKind::Failover,
+            route: position.saturating_add(1),
+            delay,
+        };
+        Some((next, mode == Elsewhere::AtOnce))
     }
 
     fn is_past_deadline(&self, now: Now, delay: Duration) -> bool {
@@ -254,6 +329,17 @@ impl Operation {
         decision: &str,
         delay: Duration,
     ) {
+        let attempt = self.attempt(now, exchange, failure);
+        self.attempt_ended(now, attempt, decision, delay);
+    }
+
+    /// An exchange that is over, as its records tell it; what follows is open.
+    pub(super) fn attempt(
+        &self,
+        now: Now,
+        exchange: &Exchange,
+        failure: Option<&Failure>,
+    ) -> Attempt {
         let phase = match failure {
             Some(failure) => self.phase(exchange, failure),
             None if self.committed => Phase::MidStream,
@@ -267,20 +353,22 @@ impl Operation {
             }
             _ => exchange.usage,
         };
-        let record = AttemptEnded {
-            attempt: exchange.number,
-            failure: failure.map(Failure::note),
-            phase,
-            decision: decision.to_owned(),
-            delay_ms: millis(delay),
-            took_ms: millis(now.moment.since(exchange.started)),
-            first_output_ms: exchange
-                .first_output
-                .map(|at| millis(at.since(exchange.started))),
-            usage,
-            request_id: exchange.request_id.clone(),
-        };
-        self.outbox.control(now.wall, Control::AttemptEnded(record));
+        Attempt {
+            started: exchange.record.clone(),
+            ended: AttemptEnded {
+                attempt: exchange.number,
+                failure: failure.map(Failure::note),
+                phase,
+                decision: String::new(),
+                delay_ms: 0,
+                took_ms: millis(now.moment.since(exchange.started)),
+                first_output_ms: exchange
+                    .first_output
+                    .map(|at| millis(at.since(exchange.started))),
+                usage,
+                request_id: exchange.request_id.clone(),
+            },
+        }
     }
 }
 
@@ -305,8 +393,4 @@ fn is_cut(kind: ErrorKind) -> bool {
             | ErrorKind::UpstreamTimeout
             | ErrorKind::Protocol
     )
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

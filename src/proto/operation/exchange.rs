@@ -5,7 +5,7 @@ use super::plan::Limits;
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{ContinuationForm, Splicer, stray_error};
-use crate::proto::journal::AttemptKind;
+use crate::proto::journal::{AttemptKind, AttemptStarted};
 use crate::proto::model::{Moment, ResponseHead, Text, Usage};
 use crate::proto::sse::{Decoder, DecoderConfig};
 use crate::proto::timeouts::Timeouts;
@@ -16,6 +16,9 @@ use std::time::Duration;
 pub(super) struct Exchange {
     pub(super) number: u32,
     pub(super) kind: AttemptKind,
+    /// How its record began.
+    pub(super) record: AttemptStarted,
+    way: Way,
     /// When the request was handed to the transport.
     pub(super) started: Moment,
     pub(super) first_output: Option<Moment>,
@@ -36,6 +39,17 @@ pub(super) struct Exchange {
     pub(super) after: Option<u64>,
     /// Whether the splice has been recorded.
     pub(super) spliced: bool,
+}
+
+/// How far a request has come on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its record is with the store.
+    Recorded,
+    /// It waits for its turn at the endpoint.
+    Queued,
+    /// It was handed to the transport.
+    Out,
 }
 
 /// What is expected from the other side, and what of it has arrived.
@@ -108,6 +122,8 @@ impl Exchange {
         Self {
             number,
             kind,
+            record: AttemptStarted::new(number, kind),
+            way: Way::Recorded,
             started: now,
             first_output: None,
             last_byte: now,
@@ -124,8 +140,29 @@ impl Exchange {
         }
     }
 
+    /// Its request is handed to the transport now: the clocks begin.
+    pub(super) fn is_sent(&mut self, now: Moment) {
+        self.way = Way::Out;
+        self.started = now;
+        self.last_byte = now;
+        self.last_output = now;
+    }
+
+    /// It waits for its turn: no clock runs until it is admitted.
+    pub(super) fn is_queued(&mut self) {
+        self.way = Way::Queued;
+    }
+
+    /// Whether its request is on its way.
+    pub(super) fn is_out(&self) -> bool {
+        self.way == Way::Out
+    }
+
     /// The clock that has run out, as a failure.
     pub(super) fn timed_out(&self, now: Moment, timeouts: &Timeouts) -> Option<Failure> {
+        if self.way == Way::Queued {
+            return None;
+        }
         let fired = |kind, clock: &str, limit: Duration, since: Moment| {
             Some(Failure::new(
                 kind,
@@ -166,6 +203,9 @@ impl Exchange {
     /// The next moment at which [`timed_out`](Self::timed_out) or a grace period
     /// may have something to say.
     pub(super) fn next_timeout(&self, timeouts: &Timeouts) -> Option<Moment> {
+        if self.way == Way::Queued {
+            return None;
+        }
         if let BodyState::Refusal(_, _, since) = self.body {
             return Some(since.after(ERROR_BODY_TIME));
         }

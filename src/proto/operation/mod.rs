@@ -20,6 +20,7 @@
 //! - `Finish` comes once, and last.
 
 mod anchor;
+mod ask;
 mod conclude;
 mod continuing;
 mod decide;
@@ -29,29 +30,38 @@ mod outbox;
 mod plan;
 mod receive;
 mod recovered;
+mod rival;
+mod route;
 mod start;
 mod whole;
 
+pub use ask::{Answer as Reply, Question};
 pub use outbox::Append;
 pub use plan::{Hold, Limits, Plan, ResumePolicy};
 pub use recovered::Recovered;
+pub use route::Route;
 pub use start::Recovery;
 
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{ContinuationForm, Interpreter};
-use crate::proto::journal::{AttemptKind, Ended, FailureNote, Interrupted};
+use crate::proto::journal::{
+    AttemptEnded, AttemptKind, AttemptStarted, Ended, FailureNote, Interrupted,
+};
 use crate::proto::model::{
     Answer, HttpRequest, Moment, ResponseHead, Seq, TransportFailure, WallTime,
 };
 use crate::proto::retry::Schedule;
 use anchor::Anchor;
+use ask::Asking;
 use bytes::Bytes;
 use exchange::Exchange;
 use held::Held;
 use outbox::Outbox;
+use rival::{Hedge, Rival};
 use std::collections::VecDeque;
 use std::mem;
+use std::time::Duration;
 
 /// The time of a call, on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +93,14 @@ pub enum Input {
         /// One line for people.
         message: String,
     },
+    /// The reply to a question. A reply to any other question than the one that
+    /// waits is late, and ignored.
+    Replied {
+        /// The question's number, as in [`Output::Ask`].
+        id: u32,
+        /// What was said.
+        reply: Reply,
+    },
     /// The caller wants it to stop.
     Cancel,
 }
@@ -91,6 +109,13 @@ pub enum Input {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fact {
+    /// The request waits for its turn at the endpoint. No clock of the upstream
+    /// runs until [`Fact::Admitted`].
+    Queued,
+    /// Its turn has come: it goes out now, and the clocks begin.
+    Admitted,
+    /// It was not let through, and did not go out.
+    Refused(Refusal),
     /// The response's head arrived.
     Head(ResponseHead),
     /// A piece of the body arrived.
@@ -101,6 +126,18 @@ pub enum Fact {
     Failed(TransportFailure),
 }
 
+/// Why a request was not let through to its endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// [`ErrorKind::CircuitOpen`], [`ErrorKind::Saturated`], or
+    /// [`ErrorKind::Auth`] when there is no credential for it.
+    pub kind: ErrorKind,
+    /// One line for people.
+    pub message: String,
+    /// When it may be let through.
+    pub retry_after: Option<Duration>,
+}
+
 /// An order.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -109,6 +146,8 @@ pub enum Output {
     Open {
         /// The number of the attempt.
         attempt: u32,
+        /// The route it takes; 0 is the first.
+        route: usize,
         /// What to send. The credential is not in it.
         request: HttpRequest,
     },
@@ -119,13 +158,52 @@ pub enum Output {
     },
     /// Tell the provider to stop a run that outlives its connection. Best
     /// effort: send it, bounded in time, and forget the answer.
-    Tell(HttpRequest),
+    Tell {
+        /// The route whose provider it is; 0 is the first.
+        route: usize,
+        /// What to send.
+        request: HttpRequest,
+    },
+    /// Find out, and answer with [`Input::Replied`]. Nothing else is waited for
+    /// but the deadline, so the reply should not take long.
+    Ask {
+        /// The number to reply to.
+        id: u32,
+        /// What.
+        question: Question,
+    },
+    /// Something worth counting happened. Decides nothing.
+    Note(Note),
     /// Append these records. One append is out at a time.
     Append(Append),
     /// Readers may be shown every record up to this one.
     Announce(Seq),
     /// The end, once and last.
     Finish(Outcome),
+}
+
+/// What a [`Output::Note`] tells.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The first output of an attempt came.
+    FirstOutput {
+        /// The number of the attempt.
+        attempt: u32,
+        /// Since its request was sent.
+        after: Duration,
+    },
+    /// An attempt ended; the same as its records say.
+    Ended(Box<Attempt>),
+}
+
+/// One upstream exchange, as its two records tell it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// How it began.
+    pub started: AttemptStarted,
+    /// How it ended.
+    pub ended: AttemptEnded,
 }
 
 /// How an operation ended, as far as this machine is concerned.
@@ -177,8 +255,15 @@ pub struct Operation {
     bytes: usize,
 
     attempts: u32,
-    /// Whole requests sent, the first included.
+    /// The number of the route that is asked.
+    route: usize,
+    /// Whole requests sent to this route.
     sends: u32,
+    /// Whether the credential of this route was refreshed already.
+    refreshed: bool,
+    questions: u32,
+    hedge: Hedge,
+    rival: Option<Box<Rival>>,
     resumes: u32,
     /// Resumes in a row that brought nothing.
     in_vain: u32,
@@ -207,6 +292,8 @@ enum State {
     Opening(Box<Exchange>, HttpRequest),
     /// For the upstream.
     Exchanging(Box<Exchange>),
+    /// For the reply that says whether there may be another attempt.
+    Asking(Box<Asking>),
     /// For the time of the next attempt.
     BackingOff { until: Moment, next: AttemptKind },
     /// For the store to acknowledge the last records.
@@ -226,6 +313,7 @@ impl Operation {
                 }
             }
             Input::AppendFailed { kind, message } => self.store_failed(kind, message),
+            Input::Replied { id, reply } => self.replied(now, id, reply),
             Input::Cancel => self.cancel(now),
         }
         self.advance(now);
@@ -252,10 +340,11 @@ impl Operation {
                     .next_timeout(&self.plan.timeouts)
                     .into_iter()
                     .chain(hold)
+                    .chain(self.rival_timeout(exchange))
                     .min()
             }
             State::BackingOff { until, .. } => Some(*until),
-            State::Opening(..) => None,
+            State::Opening(..) | State::Asking(_) => None,
             State::Concluding(_) | State::Finished => return None,
         };
         let overall = self
@@ -275,6 +364,11 @@ impl Operation {
     /// The answer so far, held-back output included.
     pub fn answer(&self) -> &Answer {
         &self.answer
+    }
+
+    /// The route with this number, as orders name them; the first is 0.
+    pub fn route(&self, number: usize) -> &Route {
+        self.plan.route(number)
     }
 
     /// Whether output was committed.
@@ -297,22 +391,31 @@ impl Operation {
         }
         match mem::replace(&mut self.state, State::Finished) {
             State::Opening(mut exchange, request) => {
-                exchange.started = now.moment;
-                exchange.last_byte = now.moment;
-                exchange.last_output = now.moment;
-                let attempt = exchange.number;
+                exchange.is_sent(now.moment);
+                let (attempt, route) = (exchange.number, self.route);
                 self.state = State::Exchanging(exchange);
-                self.outputs.push_back(Output::Open { attempt, request });
+                self.outputs.push_back(Output::Open {
+                    attempt,
+                    route,
+                    request,
+                });
             }
             State::Concluding(outcome) => self.outputs.push_back(Output::Finish(*outcome)),
             other => self.state = other,
         }
+        self.open_rival(now);
     }
 
     fn upstream(&mut self, now: Now, attempt: u32, fact: Fact) {
         match mem::replace(&mut self.state, State::Finished) {
             State::Exchanging(exchange) if exchange.number == attempt => {
                 self.state = self.receive(now, exchange, fact);
+                self.settle_race(now);
+            }
+            State::Exchanging(exchange) if self.is_rival(attempt) => {
+                self.state = State::Exchanging(exchange);
+                self.swap_rival();
+                self.upstream(now, attempt, fact);
             }
             other => self.state = other,
         }
@@ -321,9 +424,17 @@ impl Operation {
     fn clocks(&mut self, now: Now) {
         let late = held::passed(now.moment, self.started, self.plan.timeouts.overall);
         match mem::replace(&mut self.state, State::Finished) {
-            State::Exchanging(exchange) => self.state = self.exchange_clocks(now, exchange, late),
+            State::Exchanging(exchange) => {
+                self.state = self.exchange_clocks(now, exchange, late);
+                self.settle_race(now);
+                self.rival_clocks(now);
+            }
             State::Opening(exchange, _) if late.is_some() => {
                 self.state = self.give_up(now, Some(&exchange), &self.past_deadline(now));
+            }
+            State::Asking(asking) if late.is_some() => {
+                let failure = self.past_deadline(now);
+                self.state = self.give_up_after(now, asking.attempt, &failure);
             }
             State::BackingOff { until, next } => {
                 self.state = if late.is_some() {
@@ -342,7 +453,7 @@ impl Operation {
         &mut self,
         now: Now,
         mut exchange: Box<Exchange>,
-        late: Option<std::time::Duration>,
+        late: Option<Duration>,
     ) -> State {
         if exchange.grace_is_over(now.moment, &self.plan.timeouts) {
             return self.complete(now, &exchange);
@@ -379,9 +490,10 @@ impl Operation {
             State::Finished => {}
             state => {
                 if let State::Exchanging(exchange) = state {
-                    self.outputs.push_back(Output::Close {
-                        attempt: exchange.number,
-                    });
+                    self.close(&exchange);
+                }
+                if let Some(rival) = self.rival.take() {
+                    self.close(&rival.exchange);
                 }
                 self.outbox = Outbox::new(Seq::ZERO);
                 self.outputs.push_back(Output::Finish(Outcome::StoreFailed(

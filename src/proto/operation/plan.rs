@@ -1,5 +1,6 @@
 //! What an operation is to do, as plain values.
 
+use super::route::{Route, route};
 use crate::proto::dialect::Request;
 use crate::proto::model::{Generation, Key};
 use crate::proto::retry::RetryPolicy;
@@ -15,8 +16,10 @@ pub struct Plan {
     /// Which answer to the operation this is. A later one is another request for
     /// whoever looks at keys upstream.
     pub generation: Generation,
-    /// What is asked.
-    pub request: Request,
+    /// What is asked, and of whom.
+    pub route: Route,
+    /// Who may take over before output was committed, in order (default: none).
+    pub fallbacks: Vec<Route>,
     /// How often to try before output was committed.
     pub retry: RetryPolicy,
     /// Whether a request whose outcome is unknown may be sent again. Providers
@@ -29,11 +32,33 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// When the answer is first shown.
     pub hold: Hold,
+    /// How long the first output may take before the same request is sent a
+    /// second time beside the first (default: never). See [`Plan::may_hedge`].
+    pub hedge_after: Option<Duration>,
+    /// The caller's own version of the prompt, for records (default: none).
+    pub prompt_version: Option<String>,
     /// The bounds.
     pub limits: Limits,
 }
 
 impl Plan {
+    /// What is asked, of the first route.
+    pub fn request(&self) -> &Request {
+        self.route.request()
+    }
+
+    /// Whether a second request beside a silent first one does no harm beyond
+    /// its cost: the caller allows a repetition whose outcome is unknown, and
+    /// the provider does not keep the run going when its connection is closed.
+    pub fn may_hedge(&self) -> bool {
+        self.retry_unknown && !self.request().is_background()
+    }
+
+    /// The route with this number; the first is 0.
+    pub(super) fn route(&self, number: usize) -> &Route {
+        route(&self.route, &self.fallbacks, number)
+    }
+
     /// The key that goes upstream with every attempt of this answer.
     pub(super) fn upstream_key(&self) -> String {
         if self.generation == Generation::FIRST {
@@ -48,12 +73,15 @@ impl Plan {
         Self {
             key,
             generation: Generation::FIRST,
-            request,
+            route: Route::unnamed(request),
+            fallbacks: Vec::new(),
             retry: RetryPolicy::default(),
             retry_unknown: true,
             resume: ResumePolicy::default(),
             timeouts: Timeouts::default(),
             hold: Hold::default(),
+            hedge_after: None,
+            prompt_version: None,
             limits: Limits::default(),
         }
     }

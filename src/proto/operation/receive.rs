@@ -3,7 +3,7 @@
 use super::conclude::unended;
 use super::exchange::{BodyState, EventBody, Exchange, with_status};
 use super::whole::{begins_a_stream, begins_an_event, is_no_json};
-use super::{Fact, Now, Operation, Output, State};
+use super::{Fact, Note, Now, Operation, Output, State};
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{
@@ -11,6 +11,7 @@ use crate::proto::dialect::{
 };
 use crate::proto::journal::{Anchored, AttemptKind, Control, Delivered, Spliced};
 use crate::proto::model::{Completion, Delta, ResponseHead};
+use crate::proto::retry::RetryHints;
 use crate::proto::sse::{EndOfInput, Event, Item};
 use bytes::Bytes;
 
@@ -26,6 +27,25 @@ impl Operation {
     pub(super) fn receive(&mut self, now: Now, mut exchange: Box<Exchange>, fact: Fact) -> State {
         exchange.last_byte = now.moment;
         match fact {
+            Fact::Queued => {
+                exchange.is_queued();
+                State::Exchanging(exchange)
+            }
+            Fact::Admitted => {
+                exchange.is_sent(now.moment);
+                State::Exchanging(exchange)
+            }
+            Fact::Refused(refusal) => {
+                let failure = Failure {
+                    sent: false,
+                    hints: RetryHints {
+                        after: refusal.retry_after,
+                        should_retry: None,
+                    },
+                    ..Failure::new(refusal.kind, refusal.message)
+                };
+                self.failed(now, &exchange, &failure)
+            }
             Fact::Head(head) => self.head(now, exchange, head),
             Fact::Chunk(bytes) => self.chunk(now, exchange, bytes),
             Fact::EndOfBody => self.end_of_body(now, exchange),
@@ -276,7 +296,13 @@ impl Operation {
     ) -> Result<(), Failure> {
         for delta in deltas {
             if delta.is_output() {
-                exchange.first_output.get_or_insert(now.moment);
+                if exchange.first_output.is_none() {
+                    exchange.first_output = Some(now.moment);
+                    self.outputs.push_back(Output::Note(Note::FirstOutput {
+                        attempt: exchange.number,
+                        after: now.moment.since(exchange.started),
+                    }));
+                }
                 exchange.last_output = now.moment;
                 self.in_vain = 0;
             }

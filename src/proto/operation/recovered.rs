@@ -2,14 +2,17 @@
 
 use super::anchor::Anchor;
 use super::continuing::Continuing;
-use super::{Outcome, Recovery};
+use super::plan::Plan;
+use super::route::{route, route_named};
+use super::{Outcome, Recovery, Route};
 use crate::error::{Error, ErrorKind};
 use crate::proto::dialect::{Interpreter, Request, interpreter};
 use crate::proto::journal::{
     Body, Control, Delivered, Ended, Interrupted, Opened, Record, RecoveryOption,
 };
-use crate::proto::model::{Answer, Completion, Key, Seq};
+use crate::proto::model::{Answer, Completion, Seq};
 use crate::proto::sse::Event;
+use std::collections::BTreeMap;
 
 /// What is known of an operation from its records alone.
 ///
@@ -18,7 +21,12 @@ use crate::proto::sse::Event;
 #[derive(Debug)]
 pub struct Recovered {
     pub(super) opened: Opened,
-    pub(super) request: Request,
+    pub(super) first: Route,
+    pub(super) fallbacks: Vec<Route>,
+    /// The route that was asked last, or whose answer it is.
+    pub(super) route: usize,
+    /// Attempts that have begun and not ended, with their routes.
+    under_way: BTreeMap<u32, usize>,
     pub(super) head: Seq,
     pub(super) answer: Answer,
     pub(super) interpreter: Box<dyn Interpreter>,
@@ -51,14 +59,17 @@ impl Recovered {
                 ));
             }
         };
-        let request = asked(&opened).map_err(|error| {
+        let (first, fallbacks) = asked(&opened).map_err(|error| {
             corrupt("expected a valid request in the first record").with_source(error)
         })?;
         let mut recovered = Self {
             interpreter: interpreter(opened.dialect),
-            anchor: Anchor::new(request.is_background()),
+            anchor: Anchor::new(first.request().is_background()),
             opened,
-            request,
+            first,
+            fallbacks,
+            route: 0,
+            under_way: BTreeMap::new(),
             head: Seq::new(1),
             answer: Answer::default(),
             committed: false,
@@ -85,20 +96,42 @@ impl Recovered {
                     Control::AttemptStarted(attempt) => {
                         self.attempts = self.attempts.max(attempt.attempt);
                         self.interrupted = None;
+                        if attempt.kind.is_send() {
+                            let route = self.route_named(&attempt.route);
+                            self.under_way.insert(attempt.attempt, route);
+                            self.follow(route);
+                        }
                     }
                     Control::Anchored(anchored) => self.anchor.restore(&anchored.response_id),
                     Control::Interrupted(interrupted) => {
                         self.interrupted = Some(interrupted.clone());
                     }
                     Control::Ended(ended) => self.ended = Some(ended.clone()),
-                    Control::Opened(_)
-                    | Control::AttemptEnded(_)
-                    | Control::Spliced(_)
-                    | Control::Unknown => {}
+                    Control::AttemptEnded(attempt) => {
+                        self.under_way.remove(&attempt.attempt);
+                        if let Some((_, route)) = self.under_way.first_key_value() {
+                            self.follow(*route);
+                        }
+                    }
+                    Control::Opened(_) | Control::Spliced(_) | Control::Unknown => {}
                 }
                 Ok(())
             }
         }
+    }
+
+    fn route_named(&self, name: &str) -> usize {
+        route_named(&self.first, &self.fallbacks, name)
+    }
+
+    /// Reads on as the stream of this route, unless an answer stands already.
+    fn follow(&mut self, route: usize) {
+        if self.committed || self.route == route {
+            return;
+        }
+        self.route = route;
+        self.interpreter = interpreter(self.request().dialect());
+        self.anchor = Anchor::new(self.request().is_background());
     }
 
     fn event(&mut self, delivered: &Delivered) -> Result<(), Error> {
@@ -132,7 +165,7 @@ impl Recovered {
         if self.ended.is_some() {
             return vec![RecoveryOption::Regenerate];
         }
-        options(&self.request, &self.answer, self.anchor.is_resumable())
+        options(self.request(), &self.answer, self.anchor.is_resumable())
     }
 
     /// Whether it can be recovered this way.
@@ -156,7 +189,7 @@ impl Recovered {
                 "output of this answer was shown, so the request is not sent again; \
                  resume, continue or regenerate it",
             )),
-            Recovery::Continue(form) => Continuing::new(&self.request, &self.answer, form)
+            Recovery::Continue(form) => Continuing::new(self.request(), &self.answer, form)
                 .map(drop)
                 .map_err(|reason| {
                     not_possible(format!("this answer cannot be continued: {reason}"))
@@ -186,9 +219,20 @@ impl Recovered {
         &self.opened
     }
 
-    /// What was asked, ready to be sent again.
+    /// What was asked of the route whose answer it is, or that was asked last.
     pub fn request(&self) -> &Request {
-        &self.request
+        route(&self.first, &self.fallbacks, self.route).request()
+    }
+
+    /// A plan for this operation: its key and its routes, with the defaults of
+    /// every other part.
+    pub fn plan(&self) -> Plan {
+        Plan {
+            route: self.first.clone(),
+            fallbacks: self.fallbacks.clone(),
+            prompt_version: self.opened.prompt_version.clone(),
+            ..Plan::new(self.opened.key.clone(), self.first.request().clone())
+        }
     }
 
     /// The last record.
@@ -241,24 +285,44 @@ pub(super) fn options(request: &Request, answer: &Answer, resumable: bool) -> Ve
 }
 
 /// What was asked, as the first record of a journal keeps it.
-pub(super) fn opened(key: &Key, request: &Request) -> Opened {
+pub(super) fn opened(plan: &Plan) -> Opened {
+    let request = plan.request();
     Opened {
-        key: key.clone(),
+        key: plan.key.clone(),
         fingerprint: request.fingerprint(),
         dialect: request.dialect(),
         url: request.url().to_owned(),
         headers: request.headers().to_vec(),
         // A request is made of text, so nothing is replaced here.
         body: String::from_utf8_lossy(request.body()).into_owned(),
+        route: plan.route.name().to_owned(),
+        fallbacks: plan
+            .fallbacks
+            .iter()
+            .map(|route| route.note(request))
+            .collect(),
+        prompt_version: plan.prompt_version.clone(),
     }
 }
 
-/// The request that a first record keeps.
-fn asked(opened: &Opened) -> Result<Request, Error> {
-    opened.headers.iter().try_fold(
+/// The routes that a first record keeps.
+fn asked(opened: &Opened) -> Result<(Route, Vec<Route>), Error> {
+    let request = opened.headers.iter().try_fold(
         Request::new(opened.dialect, opened.url.clone(), opened.body.clone())?,
         |request, (name, value)| request.with_header(name, value),
-    )
+    )?;
+    let fallbacks = opened
+        .fallbacks
+        .iter()
+        .map(|note| Route::from_note(note, &request))
+        .collect::<Result<_, _>>()?;
+    // Records of before there were routes name none.
+    let first = if opened.route.is_empty() {
+        Route::unnamed(request)
+    } else {
+        Route::new(opened.route.clone(), request)
+    };
+    Ok((first, fallbacks))
 }
 
 fn not_possible(message: impl Into<String>) -> Error {

@@ -7,10 +7,11 @@ use super::held::Held;
 use super::outbox::Outbox;
 use super::plan::Plan;
 use super::recovered::{Recovered, opened};
+use super::rival::Hedge;
 use super::{Continuation, Counts, Now, Operation, State};
 use crate::error::{Error, ErrorKind};
 use crate::proto::classify::Failure;
-use crate::proto::dialect::{ContinuationForm, interpreter, interpreter_after};
+use crate::proto::dialect::{ContinuationForm, Request, interpreter, interpreter_after};
 use crate::proto::journal::{AttemptKind, AttemptStarted, Control};
 use crate::proto::model::{Answer, HttpRequest, Seq};
 use crate::proto::retry::Schedule;
@@ -40,7 +41,7 @@ impl Operation {
     ///
     /// `seed` seeds the jitter; it comes from a source of randomness above.
     pub fn new(plan: Plan, now: Now, seed: u64) -> Self {
-        let opened = opened(&plan.key, &plan.request);
+        let opened = opened(&plan);
         let mut operation = Self {
             started: now.moment,
             state: State::Finished,
@@ -48,13 +49,18 @@ impl Operation {
             outbox: Outbox::new(Seq::ZERO),
             schedule: Schedule::new(plan.retry, seed),
             answer: Answer::default(),
-            interpreter: interpreter(plan.request.dialect()),
-            anchor: Anchor::new(plan.request.is_background()),
+            interpreter: interpreter(plan.request().dialect()),
+            anchor: Anchor::new(plan.request().is_background()),
             held: Held::new(plan.hold),
             committed: false,
             bytes: 0,
             attempts: 0,
+            route: 0,
             sends: 0,
+            refreshed: false,
+            questions: 0,
+            hedge: hedge(&plan),
+            rival: None,
             resumes: 0,
             in_vain: 0,
             polling_since: None,
@@ -69,7 +75,8 @@ impl Operation {
         operation
     }
 
-    /// Goes on with an operation from its journal, under a new lease.
+    /// Goes on with an operation from its journal, under a new lease, on the
+    /// routes that the journal tells.
     ///
     /// # Errors
     ///
@@ -77,13 +84,17 @@ impl Operation {
     /// answer cannot be recovered this way; the message says why and what can
     /// be done instead.
     pub fn recover(
-        plan: Plan,
+        mut plan: Plan,
         recovered: Recovered,
         recovery: Recovery,
         now: Now,
         seed: u64,
     ) -> Result<Self, Error> {
         recovered.check(recovery)?;
+        // The answer is one of the routes that it began with, whatever routes a
+        // later caller has.
+        plan.route = recovered.first;
+        plan.fallbacks = recovered.fallbacks;
         let continuation = match recovery {
             Recovery::Continue(form) => Some(Continuation {
                 form,
@@ -105,7 +116,12 @@ impl Operation {
             committed: recovered.committed,
             bytes: recovered.bytes,
             attempts: recovered.attempts,
+            route: recovered.route,
             sends: 0,
+            refreshed: false,
+            questions: 0,
+            hedge: hedge(&plan),
+            rival: None,
             resumes: 0,
             in_vain: 0,
             polling_since: None,
@@ -118,6 +134,7 @@ impl Operation {
             Recovery::Resume => operation.begin(now, AttemptKind::Resume),
             Recovery::Continue(_) => operation.begin(now, AttemptKind::Continue),
             Recovery::Restart => {
+                operation.route = 0;
                 operation.forget();
                 operation.begin(now, AttemptKind::Rerun)
             }
@@ -137,7 +154,7 @@ impl Operation {
     /// Records an attempt and makes its request ready; it goes out when the
     /// store has acknowledged the record.
     pub(super) fn begin(&mut self, now: Now, kind: AttemptKind) -> State {
-        if is_send(kind) && self.committed {
+        if kind.is_send() && self.committed {
             // The first invariant, checked where every request passes.
             let failure = Failure::new(
                 ErrorKind::Internal,
@@ -147,7 +164,7 @@ impl Operation {
         }
         if let (AttemptKind::Continue, Some(continuation)) = (kind, &self.continuation) {
             self.answer = continuation.base.clone();
-            self.interpreter = interpreter_after(self.plan.request.dialect(), &self.answer);
+            self.interpreter = interpreter_after(self.request().dialect(), &self.answer);
         }
         let mut exchange = Exchange::new(self.attempts.saturating_add(1), kind, now.moment);
         let request = match self.request_for(&mut exchange) {
@@ -167,22 +184,39 @@ impl Operation {
             _ => None,
         };
         exchange.after = after;
-        self.outbox.control(
-            now.wall,
-            Control::AttemptStarted(AttemptStarted {
-                attempt: exchange.number,
-                kind,
-                after,
-            }),
-        );
+        let started = Self::started(&self.plan, self.route, &mut exchange);
+        self.outbox.control(now.wall, started);
         State::Opening(Box::new(exchange), request)
     }
 
+    /// The record that an exchange begins on this route.
+    pub(super) fn started(plan: &Plan, route: usize, exchange: &mut Exchange) -> Control {
+        let route = plan.route(route);
+        exchange.record = AttemptStarted {
+            attempt: exchange.number,
+            kind: exchange.kind,
+            after: exchange.after,
+            route: route.name().to_owned(),
+            endpoint: route.request().endpoint().to_owned(),
+            model: route.request().model().map(str::to_owned),
+        };
+        Control::AttemptStarted(exchange.record.clone())
+    }
+
+    /// What is asked of the route that is asked.
+    pub(super) fn request(&self) -> &Request {
+        self.plan.route(self.route).request()
+    }
+
     fn request_for(&self, exchange: &mut Exchange) -> Result<HttpRequest, Failure> {
-        let request = &self.plan.request;
+        let request = self.request();
         let id = self.anchor.resumable_id().unwrap_or_default();
         let mut http = match exchange.kind {
-            AttemptKind::First | AttemptKind::Retry | AttemptKind::Rerun => request.send(),
+            AttemptKind::First
+            | AttemptKind::Retry
+            | AttemptKind::Rerun
+            | AttemptKind::Failover
+            | AttemptKind::Hedge => request.send(),
             AttemptKind::Resume => request
                 .resume(id, self.anchor.last())
                 .map_err(|error| unusable(&error))?,
@@ -206,7 +240,7 @@ impl Operation {
         };
         // A continuation is another request: under the same key it would be a
         // conflict for a provider that looks at keys.
-        if is_send(exchange.kind) {
+        if exchange.kind.is_send() {
             http.headers
                 .push(("idempotency-key".to_owned(), self.plan.upstream_key()));
         }
@@ -218,8 +252,8 @@ impl Operation {
     pub(super) fn forget(&mut self) {
         self.held.take();
         self.answer = Answer::default();
-        self.interpreter = interpreter(self.plan.request.dialect());
-        self.anchor = Anchor::new(self.plan.request.is_background());
+        self.interpreter = interpreter(self.request().dialect());
+        self.anchor = Anchor::new(self.request().is_background());
         self.bytes = 0;
         self.in_vain = 0;
         self.polling_since = None;
@@ -233,10 +267,9 @@ fn unusable(error: &Error) -> Failure {
     Failure::new(ErrorKind::NotPossible, error.message())
 }
 
-/// Whether an attempt of this kind sends the original request.
-pub(super) fn is_send(kind: AttemptKind) -> bool {
-    matches!(
-        kind,
-        AttemptKind::First | AttemptKind::Retry | AttemptKind::Rerun
-    )
+fn hedge(plan: &Plan) -> Hedge {
+    match plan.hedge_after {
+        Some(delay) if plan.may_hedge() => Hedge::After(delay),
+        _ => Hedge::Over,
+    }
 }

@@ -85,7 +85,7 @@ impl Operation {
             }
             _ => {}
         }
-        let events = match expand(self.plan.request.dialect(), &text, &self.answer) {
+        let events = match expand(self.request().dialect(), &text, &self.answer) {
             Ok(events) => events,
             Err(error) => {
                 let kind = match error {

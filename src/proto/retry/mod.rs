@@ -19,14 +19,15 @@ use std::time::Duration;
 /// | `within` | 25 s | none | none |
 /// | `max_retry_after` | 20 s | 60 s | 30 s |
 /// | `min_delay` | 10 ms | 10 ms | 10 ms |
+/// | `failover_on_500` | no | no | yes |
 ///
 /// `interactive` is for a person who waits: after 25 s a clear error is worth
 /// more than a fourth attempt. `batch` is for work that nobody watches.
 /// `reference` has the four retries that the field's write-ups compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Whole requests in all, the first one included; at least 1. Resumes and
-    /// polls have bounds of their own.
+    /// Whole requests to one route, the first one included; at least 1. Resumes
+    /// and polls have bounds of their own.
     pub max_attempts: u32,
     /// The first delay's upper bound; doubled for each further one.
     pub base: Duration,
@@ -35,12 +36,15 @@ pub struct RetryPolicy {
     /// No delay is shorter: a peer that says `Retry-After: 0` for ever must not
     /// become a hot loop.
     pub min_delay: Duration,
-    /// A longer `Retry-After` is not waited for: it becomes an error that
-    /// carries it. It is never shortened.
+    /// A longer `Retry-After` is not waited for: the next route takes over, or it
+    /// becomes an error that carries it. It is never shortened.
     pub max_retry_after: Duration,
-    /// No retry starts later than this after the operation began. Resumes and
-    /// polls are not bound by it.
+    /// No retry starts later than this after the operation began. Resumes,
+    /// polls and the first attempt on another route are not bound by it.
     pub within: Option<Duration>,
+    /// Whether a 500 is answered by the next route, where there is one, before
+    /// the same route is asked again.
+    pub failover_on_500: bool,
 }
 
 impl RetryPolicy {
@@ -52,6 +56,7 @@ impl RetryPolicy {
         min_delay: Duration::from_millis(10),
         max_retry_after: Duration::from_secs(20),
         within: Some(Duration::from_secs(25)),
+        failover_on_500: false,
     };
 
     /// For work that nobody watches.
@@ -70,6 +75,7 @@ impl RetryPolicy {
         cap: Duration::from_secs(30),
         max_retry_after: Duration::from_secs(30),
         within: None,
+        failover_on_500: true,
         ..Self::INTERACTIVE
     };
 

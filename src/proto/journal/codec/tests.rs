@@ -1,7 +1,7 @@
 use super::*;
 use crate::proto::journal::{
     Anchored, AttemptEnded, AttemptKind, AttemptStarted, End, Ended, FailureNote, Interrupted,
-    Opened, RecoveryOption, Spliced,
+    Opened, RecoveryOption, RouteNote, Spliced,
 };
 use crate::proto::model::{Dialect, Fingerprint, Key, Phase, StopReason, Usage};
 use proptest::prelude::*;
@@ -55,15 +55,14 @@ fn one_of_each() -> Vec<Record> {
                 url: "https://api.example.com/v1/responses".to_owned(),
                 headers: vec![("openai-beta".to_owned(), "x=1".to_owned())],
                 body: r#"{"model":"m","input":"\"quoted\" and 日本"}"#.to_owned(),
+                route: String::new(),
+                fallbacks: Vec::new(),
+                prompt_version: None,
             }),
         ),
         control(
             2,
-            Control::AttemptStarted(AttemptStarted {
-                attempt: 1,
-                kind: AttemptKind::First,
-                after: None,
-            }),
+            Control::AttemptStarted(AttemptStarted::new(1, AttemptKind::First)),
         ),
         event(3, "response.created", r#"{"id":"resp_1"}"#, Some(0)),
         control(
@@ -346,6 +345,18 @@ fn any_body() -> impl Strategy<Value = Body> {
             dialect: Dialect::AnthropicMessages,
             url: body.clone(),
             headers: vec![(body.clone(), body.clone())],
+            route: body.clone(),
+            fallbacks: vec![RouteNote {
+                name: body.clone(),
+                dialect: Dialect::OpenAiChat,
+                url: body.clone(),
+                headers: Vec::new(),
+                body: Some(body.clone()),
+                model: None,
+                degraded: true,
+                larger_context: false,
+            }],
+            prompt_version: Some(body.clone()),
             body,
         })))
     });

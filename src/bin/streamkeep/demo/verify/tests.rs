@@ -64,11 +64,7 @@ fn opened() -> Body {
 }
 
 fn started(attempt: u32, kind: AttemptKind) -> Body {
-    control(Control::AttemptStarted(AttemptStarted {
-        attempt,
-        kind,
-        after: None,
-    }))
+    control(Control::AttemptStarted(AttemptStarted::new(attempt, kind)))
 }
 
 fn ended_attempt(attempt: u32, failure: Option<ErrorKind>, decision: &str) -> Body {

@@ -1,0 +1,165 @@
+//! The upstream exchanges of one operation: one, or two while a hedge runs.
+
+use super::Credential;
+use crate::proto::model::TransportFailure;
+use crate::proto::operation::{Fact, Refusal};
+use crate::transport::{Body, Outgoing, Response, Transport};
+use futures_core::future::BoxFuture;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// A request on its way to its turn.
+pub(super) type Entering = BoxFuture<'static, Result<Entered, Refusal>>;
+
+/// A request whose turn it is.
+pub(super) struct Entered {
+    pub(super) outgoing: Outgoing,
+    /// The credential that goes with it.
+    pub(super) credential: Option<Credential>,
+}
+
+/// The exchanges that are open.
+pub(super) struct Upstreams {
+    transport: Arc<dyn Transport>,
+    open: Vec<Upstream>,
+    /// The credential that went out last on each route.
+    used: Vec<(usize, Credential)>,
+}
+
+struct Upstream {
+    attempt: u32,
+    route: usize,
+    transport: Arc<dyn Transport>,
+    state: State,
+}
+
+enum State {
+    /// It was not asked yet whether its turn has come.
+    New(Entering),
+    /// Its turn has not come.
+    Queued(Entering),
+    Opening(BoxFuture<'static, Result<Response, TransportFailure>>),
+    Body(Box<dyn Body>),
+    /// Its last fact was told.
+    Over,
+}
+
+impl Upstreams {
+    pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
+        Self {
+            transport,
+            open: Vec::new(),
+            used: Vec::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self, attempt: u32, route: usize, entering: Entering) {
+        self.open.push(Upstream {
+            attempt,
+            route,
+            transport: Arc::clone(&self.transport),
+            state: State::New(entering),
+        });
+    }
+
+    pub(super) fn close(&mut self, attempt: u32) {
+        self.open.retain(|upstream| upstream.attempt != attempt);
+    }
+
+    /// The credential that went out last on this route.
+    pub(super) fn credential(&self, route: usize) -> Option<&Credential> {
+        self.used
+            .iter()
+            .find(|(used, _)| *used == route)
+            .map(|(_, credential)| credential)
+    }
+
+    /// The next fact of any exchange; waits for ever when there is none. Without
+    /// `wants_body`, bodies are left alone.
+    ///
+    /// Cancel safe: what a future gave is kept in the same step in which it is
+    /// told, and [`Body::chunk`] is cancel safe by contract.
+    pub(super) async fn next(&mut self, wants_body: bool) -> (u32, Fact) {
+        self.open
+            .retain(|upstream| !matches!(upstream.state, State::Over));
+        poll_fn(|context| {
+            for upstream in &mut self.open {
+                if !wants_body && matches!(upstream.state, State::Body(_)) {
+                    continue;
+                }
+                let attempt = upstream.attempt;
+                if let Poll::Ready(fact) = pin!(upstream.next(&mut self.used)).poll(context) {
+                    return Poll::Ready((attempt, fact));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Upstream {
+    async fn next(&mut self, used: &mut Vec<(usize, Credential)>) -> Fact {
+        let fact = match &mut self.state {
+            State::New(entering) => {
+                let first = poll_fn(|context| Poll::Ready(entering.as_mut().poll(context))).await;
+                match first {
+                    Poll::Ready(entered) => return self.entered(entered, used),
+                    Poll::Pending => {
+                        if let State::New(entering) =
+                            std::mem::replace(&mut self.state, State::Over)
+                        {
+                            self.state = State::Queued(entering);
+                        }
+                        return Fact::Queued;
+                    }
+                }
+            }
+            State::Queued(entering) => {
+                let entered = entering.await;
+                return self.entered(entered, used);
+            }
+            State::Opening(opening) => match opening.await {
+                Ok(Response { head, body }) => {
+                    self.state = State::Body(body);
+                    return Fact::Head(head);
+                }
+                Err(failure) => Fact::Failed(failure),
+            },
+            State::Body(body) => match body.chunk().await {
+                Ok(Some(bytes)) => return Fact::Chunk(bytes),
+                Ok(None) => Fact::EndOfBody,
+                Err(failure) => Fact::Failed(failure),
+            },
+            State::Over => pending().await,
+        };
+        self.state = State::Over;
+        fact
+    }
+
+    fn entered(
+        &mut self,
+        entered: Result<Entered, Refusal>,
+        used: &mut Vec<(usize, Credential)>,
+    ) -> Fact {
+        match entered {
+            Ok(Entered {
+                outgoing,
+                credential,
+            }) => {
+                used.retain(|(route, _)| *route != self.route);
+                used.extend(credential.map(|credential| (self.route, credential)));
+                let transport = Arc::clone(&self.transport);
+                self.state =
+                    State::Opening(Box::pin(async move { transport.open(outgoing).await }));
+                Fact::Admitted
+            }
+            Err(refusal) => {
+                self.state = State::Over;
+                Fact::Refused(refusal)
+            }
+        }
+    }
+}
