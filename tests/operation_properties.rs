@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 use streamkeep::ErrorKind;
 use streamkeep::proto::model::{ResponseHead, TransportFailure};
-use streamkeep::proto::operation::{Fact, Hold, Input, Plan, Recovered};
+use streamkeep::proto::operation::{Fact, Hold, Input, Plan, Recovered, Refusal, Reply, Route};
 use streamkeep::proto::timeouts::Timeouts;
 
 #[derive(Clone, Debug)]
@@ -30,6 +30,12 @@ enum Act {
     End,
     Failed(ErrorKind, bool),
     Late(u32),
+    Queued,
+    Admitted,
+    NotLetThrough(ErrorKind),
+    /// The next fact is about the other of two exchanges.
+    Other,
+    Reply(bool),
     Ack,
     AckWrong(u64),
     StoreFails,
@@ -111,6 +117,11 @@ fn act() -> impl Strategy<Value = Act> {
         4 => Just(Act::End),
         3 => (proptest::sample::select(kinds), any::<bool>()).prop_map(|(kind, sent)| Act::Failed(kind, sent)),
         1 => (0_u32..6).prop_map(Act::Late),
+        1 => prop_oneof![Just(Act::Queued), Just(Act::Admitted)],
+        1 => proptest::sample::select(vec![ErrorKind::CircuitOpen, ErrorKind::Saturated])
+            .prop_map(Act::NotLetThrough),
+        3 => Just(Act::Other),
+        6 => prop::bool::weighted(0.7).prop_map(Act::Reply),
         10 => Just(Act::Ack),
         1 => (0_u64..30).prop_map(Act::AckWrong),
         1 => prop::bool::weighted(0.1).prop_map(|fails| if fails { Act::StoreFails } else { Act::Ack }),
@@ -133,14 +144,25 @@ fn plan() -> impl Strategy<Value = Plan> {
         proptest::sample::select(holds),
         prop::option::of(1_u64..60_000),
         any::<bool>(),
+        prop::collection::vec((0_usize..4, any::<bool>()), 0..3),
+        prop::option::of(1_u64..10_000),
     )
-        .prop_map(|(dialect, hold, overall, keyed)| {
-            let mut plan = match dialect {
+        .prop_map(|(dialect, hold, overall, keyed, fallbacks, hedge)| {
+            let of = |dialect| match dialect {
                 0 => chat(),
                 1 => background(),
                 2 => messages("claude-sonnet-4-5"),
                 _ => messages("claude-opus-4-6"),
             };
+            let mut plan = of(dialect);
+            plan.fallbacks = fallbacks
+                .into_iter()
+                .zip(["second", "third"])
+                .map(|((dialect, larger), name)| {
+                    Route::new(name, of(dialect).request().clone()).larger_context(larger)
+                })
+                .collect();
+            plan.hedge_after = hedge.map(Duration::from_millis);
             plan.hold = hold;
             plan.retry_unknown = keyed;
             plan.limits.max_answer_bytes = 4_000;
@@ -153,10 +175,41 @@ fn plan() -> impl Strategy<Value = Plan> {
         })
 }
 
+fn no() -> Reply {
+    Reply::No {
+        message: "x".into(),
+        retry_after: Some(Duration::from_secs(5)),
+    }
+}
+
 fn apply(world: &mut World, act: Act) {
     match act {
         // A transport sends nothing about an exchange that is not open.
-        Act::Head(..) | Act::Chunk(_) | Act::End | Act::Failed(..) if world.open.is_none() => {}
+        Act::Head(..)
+        | Act::Chunk(_)
+        | Act::End
+        | Act::Failed(..)
+        | Act::Queued
+        | Act::Admitted
+        | Act::NotLetThrough(_)
+            if world.open.is_none() => {}
+        Act::Queued => world.fact(Fact::Queued),
+        Act::Admitted => world.fact(Fact::Admitted),
+        Act::NotLetThrough(kind) => world.fact(Fact::Refused(Refusal {
+            kind,
+            message: "x".into(),
+            retry_after: Some(Duration::from_secs(3)),
+        })),
+        Act::Other => {
+            if world.rival.is_some() {
+                std::mem::swap(&mut world.open, &mut world.rival);
+            }
+        }
+        Act::Reply(yes) => {
+            if !world.asked.is_empty() {
+                world.reply(if yes { Reply::Yes } else { no() });
+            }
+        }
         Act::Head(status, kind, wait) => {
             let mut headers = Vec::new();
             headers.extend(kind.map(|v| ("content-type".to_owned(), v.to_owned())));
@@ -173,7 +226,7 @@ fn apply(world: &mut World, act: Act) {
             }));
         }
         Act::Late(attempt) => {
-            if world.open != Some(attempt) {
+            if world.open != Some(attempt) && world.rival != Some(attempt) {
                 world.input(Input::Upstream {
                     attempt,
                     fact: Fact::EndOfBody,
@@ -208,9 +261,11 @@ proptest! {
         plan in plan(),
         acts in prop::collection::vec(act(), 0..60),
         slow_store in any::<bool>(),
+        slow_replies in any::<bool>(),
     ) {
         let mut world = World::new(plan);
         world.auto_ack = !slow_store;
+        world.auto_reply = (!slow_replies).then_some(Reply::Yes);
         for act in acts {
             apply(&mut world, act);
         }
@@ -222,10 +277,18 @@ proptest! {
                 break;
             }
             world.ack();
+            if !world.asked.is_empty() {
+                world.reply(no());
+            }
+            // The turn of every request comes, or does not.
+            if world.open.is_some() {
+                world.fact(Fact::Admitted);
+            }
             world.pass(Duration::from_secs(60));
         }
         prop_assert!(world.outcome.is_some(), "no end: {:?}", world.machine);
         prop_assert!(world.open.is_none(), "the upstream was left open");
+        prop_assert!(world.rival.is_none(), "the hedge was left open");
     }
 
     #[test]
