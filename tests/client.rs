@@ -6,6 +6,8 @@
 mod events;
 #[path = "client/recovering.rs"]
 mod recovering;
+#[path = "client/routes.rs"]
+mod routes;
 
 use events::{CREATED, DONE, HEL, LENGTH, ROLE, STOP, delta};
 use std::sync::Arc;

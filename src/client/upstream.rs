@@ -6,7 +6,6 @@ use crate::proto::operation::{Fact, Refusal};
 use crate::transport::{Body, Outgoing, Response, Transport};
 use futures_core::future::BoxFuture;
 use std::future::{pending, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -23,7 +22,9 @@ pub(super) struct Entered {
 /// The exchanges that are open.
 pub(super) struct Upstreams {
     transport: Arc<dyn Transport>,
-    open: Vec<Upstream>,
+    one: Option<Upstream>,
+    /// The other, while there is a hedge.
+    other: Option<Upstream>,
     /// The credential that went out last on each route.
     used: Vec<(usize, Credential)>,
 }
@@ -32,6 +33,7 @@ struct Upstream {
     attempt: u32,
     route: usize,
     transport: Arc<dyn Transport>,
+    credential: Option<Credential>,
     state: State,
 }
 
@@ -50,25 +52,41 @@ impl Upstreams {
     pub(super) fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,
-            open: Vec::new(),
+            one: None,
+            other: None,
             used: Vec::new(),
         }
     }
 
+    /// Opens an exchange. The machine has two at most; a third would take the
+    /// place of the second.
     pub(super) fn open(&mut self, attempt: u32, route: usize, entering: Entering) {
-        self.open.push(Upstream {
+        let place = if self.one.is_none() {
+            &mut self.one
+        } else {
+            &mut self.other
+        };
+        *place = Some(Upstream {
             attempt,
             route,
             transport: Arc::clone(&self.transport),
+            credential: None,
             state: State::New(entering),
         });
     }
 
     pub(super) fn close(&mut self, attempt: u32) {
-        self.open.retain(|upstream| upstream.attempt != attempt);
+        for place in [&mut self.one, &mut self.other] {
+            if let Some(upstream) = place.take_if(|upstream| upstream.attempt == attempt)
+                && let Some(credential) = upstream.credential
+            {
+                self.used.retain(|(route, _)| *route != upstream.route);
+                self.used.push((upstream.route, credential));
+            }
+        }
     }
 
-    /// The credential that went out last on this route.
+    /// The credential that went out last on this route, of those that are closed.
     pub(super) fn credential(&self, route: usize) -> Option<&Credential> {
         self.used
             .iter()
@@ -82,31 +100,30 @@ impl Upstreams {
     /// Cancel safe: what a future gave is kept in the same step in which it is
     /// told, and [`Body::chunk`] is cancel safe by contract.
     pub(super) async fn next(&mut self, wants_body: bool) -> (u32, Fact) {
-        self.open
-            .retain(|upstream| !matches!(upstream.state, State::Over));
-        poll_fn(|context| {
-            for upstream in &mut self.open {
-                if !wants_body && matches!(upstream.state, State::Body(_)) {
-                    continue;
-                }
-                let attempt = upstream.attempt;
-                if let Poll::Ready(fact) = pin!(upstream.next(&mut self.used)).poll(context) {
-                    return Poll::Ready((attempt, fact));
-                }
-            }
-            Poll::Pending
-        })
-        .await
+        tokio::select! {
+            biased;
+            told = next_of(&mut self.one, wants_body) => told,
+            told = next_of(&mut self.other, wants_body) => told,
+        }
+    }
+}
+
+async fn next_of(place: &mut Option<Upstream>, wants_body: bool) -> (u32, Fact) {
+    match place {
+        Some(upstream) if wants_body || !matches!(upstream.state, State::Body(_)) => {
+            (upstream.attempt, upstream.next().await)
+        }
+        _ => pending().await,
     }
 }
 
 impl Upstream {
-    async fn next(&mut self, used: &mut Vec<(usize, Credential)>) -> Fact {
+    async fn next(&mut self) -> Fact {
         let fact = match &mut self.state {
             State::New(entering) => {
                 let first = poll_fn(|context| Poll::Ready(entering.as_mut().poll(context))).await;
                 match first {
-                    Poll::Ready(entered) => return self.entered(entered, used),
+                    Poll::Ready(entered) => return self.entered(entered),
                     Poll::Pending => {
                         if let State::New(entering) =
                             std::mem::replace(&mut self.state, State::Over)
@@ -119,7 +136,7 @@ impl Upstream {
             }
             State::Queued(entering) => {
                 let entered = entering.await;
-                return self.entered(entered, used);
+                return self.entered(entered);
             }
             State::Opening(opening) => match opening.await {
                 Ok(Response { head, body }) => {
@@ -139,18 +156,13 @@ impl Upstream {
         fact
     }
 
-    fn entered(
-        &mut self,
-        entered: Result<Entered, Refusal>,
-        used: &mut Vec<(usize, Credential)>,
-    ) -> Fact {
+    fn entered(&mut self, entered: Result<Entered, Refusal>) -> Fact {
         match entered {
             Ok(Entered {
                 outgoing,
                 credential,
             }) => {
-                used.retain(|(route, _)| *route != self.route);
-                used.extend(credential.map(|credential| (self.route, credential)));
+                self.credential = credential;
                 let transport = Arc::clone(&self.transport);
                 self.state =
                     State::Opening(Box::pin(async move { transport.open(outgoing).await }));

@@ -35,7 +35,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A transport that plays one [`Exchange`] per request, in order.
+/// A transport that plays one [`Exchange`] per request, in order: those for the
+/// request's own place first ([`push_for`](Self::push_for)), then those for any
+/// ([`push`](Self::push)), then what its place always does
+/// ([`repeat_for`](Self::repeat_for)).
 ///
 /// Cheap to clone; clones share scripts and records. A request for which no
 /// script is left fails with [`ErrorKind::Config`], which no policy tries again,
@@ -54,7 +57,50 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     scripts: VecDeque<Exchange>,
+    places: Vec<Place>,
     calls: Vec<Call>,
+}
+
+/// What the URLs with one beginning do.
+#[derive(Debug)]
+struct Place {
+    prefix: String,
+    scripts: VecDeque<Exchange>,
+    always: Option<Exchange>,
+}
+
+impl State {
+    fn place(&mut self, prefix: String) -> &mut Place {
+        let position = self
+            .places
+            .iter()
+            .position(|place| place.prefix == prefix)
+            .unwrap_or_else(|| {
+                self.places.push(Place {
+                    prefix,
+                    scripts: VecDeque::new(),
+                    always: None,
+                });
+                self.places.len().saturating_sub(1)
+            });
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "the position was found or made above"
+        )]
+        &mut self.places[position]
+    }
+
+    fn script(&mut self, url: &str) -> Option<Exchange> {
+        let place = self
+            .places
+            .iter_mut()
+            .find(|place| url.starts_with(&place.prefix));
+        let (own, always) = match place {
+            Some(place) => (place.scripts.pop_front(), place.always.clone()),
+            None => (None, None),
+        };
+        own.or_else(|| self.scripts.pop_front()).or(always)
+    }
 }
 
 /// One request that a [`MemoryTransport`] was asked to send.
@@ -110,6 +156,21 @@ impl MemoryTransport {
             .send_modify(|state| state.scripts.push_back(exchange));
     }
 
+    /// Adds the script for the next request without one whose URL begins so.
+    pub fn push_for(&self, prefix: impl Into<String>, exchange: Exchange) {
+        self.shared
+            .state
+            .send_modify(|state| state.place(prefix.into()).scripts.push_back(exchange));
+    }
+
+    /// What every further request does whose URL begins so, when no script is
+    /// left for it.
+    pub fn repeat_for(&self, prefix: impl Into<String>, exchange: Exchange) {
+        self.shared
+            .state
+            .send_modify(|state| state.place(prefix.into()).always = Some(exchange));
+    }
+
     /// What was asked so far, in order.
     pub fn calls(&self) -> Vec<Call> {
         self.shared.state.borrow().calls.clone()
@@ -158,7 +219,7 @@ impl Transport for MemoryTransport {
         let mut script = None;
         let mut index = 0;
         self.shared.state.send_modify(|state| {
-            script = state.scripts.pop_front();
+            script = state.script(&outgoing.request.url);
             index = state.calls.len();
             state.calls.push(Call {
                 outgoing,
