@@ -6,9 +6,9 @@
 //! again. The machine reads no clock: every call brings the time with it.
 //!
 //! ```text
-//!  Opening ──ack──▶ Exchanging ──▶ BackingOff ──▶ Opening …
-//!                       │
-//!                       ▼
+//!  Opening ──ack──▶ Exchanging ──▶ Asking ──yes──▶ BackingOff ──▶ Opening …
+//!                       │             │
+//!                       ▼             ▼ no
 //!                  Concluding ──ack──▶ Finished
 //! ```
 //!
