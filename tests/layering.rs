@@ -23,16 +23,21 @@ const FLOORS: &[(&str, u8)] = &[
     // The stairwell: every floor may use it, it uses none.
     ("error", 0),
     // Below the waterline.
+    ("proto::endpoints", 1),
     ("proto::model", 1),
+    ("proto::seeded", 1),
+    ("proto::sliding", 1),
     ("proto::sse", 1),
     ("proto::breaker", 2),
     ("proto::budget", 2),
     ("proto::classify", 2),
     ("proto::dialect", 2),
+    ("proto::hedge", 2),
     ("proto::journal", 2),
     ("proto::limits", 2),
     ("proto::retry", 2),
     ("proto::timeouts", 2),
+    ("proto::guards", 3),
     ("proto::operation", 3),
     // Above it.
     ("store", 4),
@@ -49,6 +54,12 @@ const ROOF: u8 = 7;
 /// Steps to a neighbour on the same floor, each with its reason. Never both ways.
 const SIDEWAYS: &[(&str, &str, &str)] = &[
     ("proto::sse", "proto::model", "an event's fields are texts"),
+    (
+        "proto::endpoints",
+        "proto::model",
+        "it is keyed by the endpoint's name, and remembers when it was used",
+    ),
+    ("proto::sliding", "proto::model", "it moves with the time"),
     (
         "proto::classify",
         "proto::journal",

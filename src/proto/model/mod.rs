@@ -3,6 +3,7 @@
 mod answer;
 mod cursor;
 mod delta;
+mod endpoint;
 mod key;
 mod provider_error;
 mod text;
@@ -13,6 +14,7 @@ mod usage;
 pub use answer::{Answer, Choice, Completion, Part, ToolCall};
 pub use cursor::{Cursor, Generation, Seq};
 pub use delta::{Delta, PartKind, StopReason};
+pub use endpoint::EndpointId;
 pub use key::{Fingerprint, Key};
 pub use provider_error::ProviderError;
 pub use text::Text;

@@ -1,6 +1,7 @@
 //! Full jitter: each delay is uniform between zero and a bound that doubles.
 
 use super::RetryPolicy;
+use crate::proto::seeded::Seeded;
 use std::time::Duration;
 
 /// Draws the delays of one operation.
@@ -11,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     policy: RetryPolicy,
-    state: u64,
+    chance: Seeded,
 }
 
 impl Schedule {
@@ -19,7 +20,7 @@ impl Schedule {
     pub const fn new(policy: RetryPolicy, seed: u64) -> Self {
         Self {
             policy,
-            state: seed,
+            chance: Seeded::new(seed),
         }
     }
 
@@ -34,21 +35,8 @@ impl Schedule {
             .saturating_mul(doubled)
             .saturating_mul(stretch.max(1))
             .min(self.policy.cap);
-        let drawn = bound.mul_f64(self.unit());
+        let drawn = bound.mul_f64(self.chance.unit());
         drawn.max(self.policy.min_delay)
-    }
-
-    /// The next number in [0, 1): the upper 53 bits of SplitMix64 (Steele, Lea
-    /// and Flood, 2014), which is plenty for spreading callers.
-    fn unit(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
-        let unit = (z >> 11) as f64 / (1_u64 << 53) as f64;
-        unit
     }
 }
 
