@@ -465,3 +465,6 @@ fn door<'a>(
     }
     endpoints.get_mut(endpoint).unwrap_or(others)
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ impl Bulkhead {
         if self.queue.contains(ticket) {
             return Entry::Queued;
         }
-        if self.queue.is_empty() && self.has_room() {
+        if self.has_room() && !self.queue.somebody_waits(now) {
             self.inside.insert(ticket);
             return Entry::Entered;
         }
@@ -233,3 +233,6 @@ fn thousandths(whole: usize) -> u64 {
         .unwrap_or(u64::MAX)
         .saturating_mul(1000)
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,6 +67,12 @@ impl Queue {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
+    /// Whether somebody waits whose deadline has not come. Those whose it has are
+    /// still here until they are told, but stand in nobody's way.
+    pub(super) fn somebody_waits(&self, now: Moment) -> bool {
+        self.late(now).count() < self.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }

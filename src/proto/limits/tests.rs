@@ -1,0 +1,250 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+fn at(millis: u64) -> Moment {
+    Moment::from_origin(Duration::from_millis(millis))
+}
+
+const LATER: Moment = Moment::from_origin(Duration::from_secs(1_000_000));
+
+fn bulkhead(max: usize) -> Bulkhead {
+    let config = LimitConfig {
+        max,
+        max_queue: 3,
+        ..LimitConfig::DEFAULT
+    };
+    Bulkhead::new(config, at(0))
+}
+
+fn enter(bulkhead: &mut Bulkhead, millis: u64, tickets: std::ops::Range<u64>) -> Vec<Entry> {
+    tickets
+        .map(|ticket| bulkhead.enter(at(millis), Ticket(ticket), LATER))
+        .collect()
+}
+
+fn limit(bulkhead: &mut Bulkhead, millis: u64) -> usize {
+    bulkhead.snapshot(at(millis)).limit
+}
+
+#[test]
+fn so_many_enter_so_many_wait_and_the_rest_is_refused() {
+    use Entry::{Entered, Full, Queued};
+    let mut bulkhead = bulkhead(2);
+    assert_eq!(
+        enter(&mut bulkhead, 0, 0..7),
+        [Entered, Entered, Queued, Queued, Queued, Full, Full]
+    );
+    let woken = bulkhead.leave(at(1), Ticket(0), Leaving::Quietly);
+    assert_eq!(woken, [Ticket(2)]);
+    let snapshot = bulkhead.snapshot(at(1));
+    assert_eq!((snapshot.in_flight, snapshot.queued), (2, 2));
+}
+
+#[test]
+fn nobody_overtakes_those_who_wait() {
+    let mut bulkhead = bulkhead(4);
+    enter(&mut bulkhead, 0, 0..4);
+    for ticket in 0..4 {
+        let woken = bulkhead.leave(at(0), Ticket(ticket), Leaving::Throttled);
+        assert_eq!(woken, []);
+    }
+    // The limit is 2 now.
+    assert_eq!(
+        enter(&mut bulkhead, 0, 10..13),
+        [Entry::Entered, Entry::Entered, Entry::Queued]
+    );
+    // A minute later there is room for one more, and it is not for the new one.
+    let late = bulkhead.enter(at(61_000), Ticket(20), LATER);
+    assert_eq!(late, Entry::Queued);
+    assert_eq!(bulkhead.let_in(at(61_000)), [Ticket(12)]);
+}
+
+#[test]
+fn a_burst_of_refusals_halves_the_limit_once() {
+    let mut bulkhead = bulkhead(100);
+    enter(&mut bulkhead, 0, 0..100);
+    for ticket in 0..60 {
+        let _ = bulkhead.leave(at(ticket * 100), Ticket(ticket), Leaving::Throttled);
+    }
+    assert_eq!(limit(&mut bulkhead, 6_000), 50);
+    let _ = bulkhead.leave(at(10_000), Ticket(60), Leaving::Throttled);
+    // Forty are in flight by then.
+    assert_eq!(limit(&mut bulkhead, 10_000), 20);
+}
+
+#[test]
+fn what_is_halved_is_what_was_really_in_flight() {
+    let mut bulkhead = bulkhead(1024);
+    enter(&mut bulkhead, 0, 0..10);
+    let _ = bulkhead.leave(at(0), Ticket(0), Leaving::Throttled);
+    assert_eq!(limit(&mut bulkhead, 0), 5);
+}
+
+#[test]
+fn it_never_falls_below_one_and_grows_by_one_a_minute_at_first() {
+    let mut bulkhead = bulkhead(100);
+    for n in 0..10 {
+        enter(&mut bulkhead, n * 20_000, n..n + 1);
+        let _ = bulkhead.leave(at(n * 20_000), Ticket(n), Leaving::Throttled);
+    }
+    assert_eq!(limit(&mut bulkhead, 180_000), 1);
+    assert_eq!(limit(&mut bulkhead, 180_000 + 59_000), 1);
+    assert_eq!(limit(&mut bulkhead, 180_000 + 60_000), 2);
+    assert_eq!(limit(&mut bulkhead, 180_000 + 120_000), 3);
+}
+
+#[test]
+fn it_grows_by_a_tenth_a_minute_and_stops_at_the_maximum() {
+    let mut bulkhead = bulkhead(1000);
+    enter(&mut bulkhead, 0, 0..1000);
+    let _ = bulkhead.leave(at(0), Ticket(0), Leaving::Throttled);
+    assert_eq!(limit(&mut bulkhead, 0), 500);
+    let after_a_minute = limit(&mut bulkhead, 60_000);
+    assert!((550..=553).contains(&after_a_minute), "{after_a_minute}");
+    let after_seven = limit(&mut bulkhead, 7 * 60_000);
+    assert!((970..=1000).contains(&after_seven), "{after_seven}");
+    assert_eq!(limit(&mut bulkhead, 3_600_000), 1000);
+    assert_eq!(limit(&mut bulkhead, u64::MAX), 1000);
+}
+
+#[test]
+fn those_whose_deadline_came_are_told_and_not_let_in() {
+    let mut bulkhead = bulkhead(1);
+    enter(&mut bulkhead, 0, 0..1);
+    for (ticket, deadline) in [(1, 3_000), (2, 9_000), (3, 1_000)] {
+        let entry = bulkhead.enter(at(0), Ticket(ticket), at(deadline));
+        assert_eq!(entry, Entry::Queued);
+    }
+    assert_eq!(bulkhead.next_deadline(), Some(at(1_000)));
+    let woken = bulkhead.leave(at(3_000), Ticket(0), Leaving::Quietly);
+    assert_eq!(woken, [Ticket(2)]);
+    assert_eq!(bulkhead.expire(at(3_000)), [Ticket(3), Ticket(1)]);
+    assert_eq!(bulkhead.next_deadline(), None);
+}
+
+#[test]
+fn a_ticket_that_is_known_takes_no_second_place() {
+    let mut bulkhead = bulkhead(1);
+    assert_eq!(
+        enter(&mut bulkhead, 0, 0..2),
+        [Entry::Entered, Entry::Queued]
+    );
+    assert_eq!(
+        enter(&mut bulkhead, 0, 0..2),
+        [Entry::Entered, Entry::Queued]
+    );
+    let snapshot = bulkhead.snapshot(at(0));
+    assert_eq!((snapshot.in_flight, snapshot.queued), (1, 1));
+}
+
+/// The same thing, written down naively.
+#[derive(Default)]
+struct Model {
+    inside: Vec<u64>,
+    waiting: VecDeque<(u64, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Pass(u64),
+    Enter(u64),
+    Leave(usize, bool),
+    LeaveUnknown(u64),
+    Forget(u64),
+    Expire,
+    LetIn,
+    TurnAway,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0..30_000_u64).prop_map(Act::Pass),
+        12 => (0..60_000_u64).prop_map(Act::Enter),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(n, t)| Act::Leave(n, t)),
+        1 => (0..40_u64).prop_map(Act::LeaveUnknown),
+        2 => (0..40_u64).prop_map(Act::Forget),
+        2 => Just(Act::Expire),
+        1 => Just(Act::LetIn),
+        1 => Just(Act::TurnAway),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nobody_is_lost_or_served_twice_and_the_limit_holds(
+        acts in prop::collection::vec(act(), 1..300),
+        max in 1..9_usize,
+    ) {
+        let config = LimitConfig { max, max_queue: 5, ..LimitConfig::DEFAULT };
+        let mut bulkhead = Bulkhead::new(config, at(0));
+        let mut model = Model::default();
+        let (mut now, mut next) = (0, 0);
+        for act in acts {
+            let limit = bulkhead.snapshot(at(now)).limit;
+            prop_assert!((1..=max).contains(&limit));
+            let mut woken = Vec::new();
+            match act {
+                Act::Pass(millis) => now += millis,
+                Act::Enter(patience) => {
+                    let entry = bulkhead.enter(at(now), Ticket(next), at(now + patience));
+                    match entry {
+                        Entry::Entered => {
+                            let waits = model.waiting.iter().any(|(_, deadline)| *deadline > now);
+                            prop_assert!(!waits, "overtaken");
+                            model.inside.push(next);
+                            prop_assert!(model.inside.len() <= limit);
+                        }
+                        Entry::Queued => {
+                            prop_assert!(!model.inside.is_empty(), "it waits for nothing");
+                            model.waiting.push_back((next, now + patience));
+                        }
+                        Entry::Full => prop_assert_eq!(model.waiting.len(), 5),
+                    }
+                    next += 1;
+                }
+                Act::Leave(n, throttled) if !model.inside.is_empty() => {
+                    let ticket = model.inside.swap_remove(n % model.inside.len());
+                    let how = if throttled { Leaving::Throttled } else { Leaving::Quietly };
+                    woken = bulkhead.leave(at(now), Ticket(ticket), how);
+                }
+                Act::Leave(..) => {}
+                Act::LeaveUnknown(ahead) => {
+                    woken = bulkhead.leave(at(now), Ticket(next + ahead), Leaving::Throttled);
+                }
+                Act::Forget(back) => {
+                    let ticket = next.saturating_sub(back);
+                    model.inside.retain(|t| *t != ticket);
+                    model.waiting.retain(|(t, _)| *t != ticket);
+                    woken = bulkhead.forget(at(now), Ticket(ticket));
+                }
+                Act::Expire => {
+                    let mut late = bulkhead.expire(at(now));
+                    late.sort_unstable();
+                    let expected = model.waiting.iter().filter(|(_, deadline)| *deadline <= now);
+                    let mut expected: Vec<_> = expected.map(|(t, _)| Ticket(*t)).collect();
+                    expected.sort_unstable();
+                    prop_assert_eq!(late, expected);
+                    model.waiting.retain(|(_, deadline)| *deadline > now);
+                }
+                Act::LetIn => woken = bulkhead.let_in(at(now)),
+                Act::TurnAway => {
+                    let away = bulkhead.turn_away();
+                    let expected: Vec<_> = model.waiting.drain(..).map(|(t, _)| Ticket(t)).collect();
+                    prop_assert_eq!(away, expected);
+                }
+            }
+            for ticket in woken {
+                let first = model.waiting.iter().position(|(_, deadline)| *deadline > now);
+                let expected = first.and_then(|at| model.waiting.remove(at));
+                prop_assert_eq!(expected.map(|(t, _)| Ticket(t)), Some(ticket), "out of turn");
+                model.inside.push(ticket.0);
+                prop_assert!(model.inside.len() <= bulkhead.snapshot(at(now)).limit);
+            }
+            let snapshot = bulkhead.snapshot(at(now));
+            prop_assert_eq!(snapshot.in_flight, model.inside.len());
+            prop_assert_eq!(snapshot.queued, model.waiting.len());
+            prop_assert_eq!(bulkhead.is_idle(), model.inside.is_empty() && model.waiting.is_empty());
+        }
+    }
+}
