@@ -248,7 +248,7 @@ fn retry_policy(config: &Config, ends_at_retry: bool) -> RetryPolicy {
         min_delay: millis(config.min_backoff_ms.unwrap_or(10)),
         max_retry_after: millis(config.max_retry_after_ms.unwrap_or(60_000)),
         within: None,
-        failover_on_500: false,
+        ..RetryPolicy::INTERACTIVE
     }
 }
 

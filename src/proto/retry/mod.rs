@@ -5,7 +5,7 @@ mod hint;
 mod schedule;
 
 pub use hint::{RetryHints, parse_retry_after};
-pub use schedule::Schedule;
+pub use schedule::{Jitter, Schedule};
 
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use std::time::Duration;
 /// | `max_retry_after` | 20 s | 60 s | 30 s |
 /// | `min_delay` | 10 ms | 10 ms | 10 ms |
 /// | `failover_on_500` | no | no | yes |
+/// | `jitter` | full | full | full |
 ///
 /// `interactive` is for a person who waits: after 25 s a clear error is worth
 /// more than a fourth attempt. `batch` is for work that nobody watches.
@@ -45,6 +46,8 @@ pub struct RetryPolicy {
     /// Whether a 500 is answered by the next route, where there is one, before
     /// the same route is asked again.
     pub failover_on_500: bool,
+    /// How the delays are spread below their bound.
+    pub jitter: Jitter,
 }
 
 impl RetryPolicy {
@@ -57,6 +60,7 @@ impl RetryPolicy {
         max_retry_after: Duration::from_secs(20),
         within: Some(Duration::from_secs(25)),
         failover_on_500: false,
+        jitter: Jitter::Full,
     };
 
     /// For work that nobody watches.
