@@ -163,14 +163,61 @@ fn a_probe_that_succeeds_closes_it_and_the_next_wait_begins_at_thirty_seconds() 
     let id = probe(&mut breaker, 90_000);
     breaker.report(at(91_000), Some(id), Verdict::Success, None);
     assert_eq!(breaker.admit(at(91_000)), Admission::Closed);
-    // What was counted before must not open it again.
-    tell(&mut breaker, 91_001, Verdict::Failure);
-    assert!(breaker.is_closed());
     for n in 0..20 {
         tell(&mut breaker, 92_000 + n, Verdict::Failure);
     }
     let until = breaker.refuses_until(at(92_020)).unwrap();
     assert!(until <= at(122_020), "{until:?}");
+}
+
+#[test]
+fn what_was_counted_before_it_closed_does_not_open_it_again() {
+    let config = BreakerConfig {
+        open_for: Duration::from_secs(1),
+        ..PLAIN
+    };
+    let mut breaker = Breaker::new(config, 1);
+    for n in 0..100 {
+        tell(&mut breaker, n, Verdict::Failure);
+    }
+    let id = probe(&mut breaker, 2000);
+    breaker.report(at(2000), Some(id), Verdict::Success, None);
+    for n in 0..4 {
+        tell(&mut breaker, 2000 + n, Verdict::Failure);
+    }
+    assert!(breaker.is_closed());
+}
+
+#[test]
+fn a_success_takes_back_what_was_said_about_waiting() {
+    let mut breaker = opened(0);
+    let id = probe(&mut breaker, 30_000);
+    // One that went out before it opened is told to wait for long.
+    let wait = Some(Duration::from_secs(900));
+    breaker.report(at(30_001), None, Verdict::Failure, wait);
+    breaker.report(at(30_002), Some(id), Verdict::Success, None);
+    for n in 0..20 {
+        tell(&mut breaker, 31_000 + n, Verdict::Failure);
+    }
+    assert_eq!(breaker.refuses_until(at(31_019)), Some(at(61_019)));
+}
+
+#[test]
+fn more_than_one_probe_may_be_asked_to_succeed() {
+    let config = BreakerConfig {
+        successes_to_close: 3,
+        ..PLAIN
+    };
+    let mut breaker = Breaker::new(config, 1);
+    for n in 0..20 {
+        tell(&mut breaker, n, Verdict::Failure);
+    }
+    for n in 0..3 {
+        assert!(!breaker.is_closed());
+        let id = probe(&mut breaker, 40_000 + n);
+        breaker.report(at(40_000 + n), Some(id), Verdict::Success, None);
+    }
+    assert!(breaker.is_closed());
 }
 
 #[test]

@@ -194,7 +194,6 @@ impl Bulkhead {
         let used = thousandths(self.inside.len()).min(self.limit);
         let floor = thousandths(self.config.min.max(1));
         self.limit = (used / 2).max(floor).min(self.limit);
-        self.grown = now;
     }
 
     /// Adds what the time since the last look has earned.
@@ -213,7 +212,7 @@ impl Bulkhead {
         for _ in 0..steps.min(MOST_STEPS) {
             let share = self.limit / 1000 * u64::from(self.config.grow_percent);
             // A tenth of a minute's share, and at least one slot a minute.
-            let more = (share).max(100);
+            let more = share.max(100);
             self.limit = self.limit.saturating_add(more).min(max);
         }
         if steps > MOST_STEPS {

@@ -112,11 +112,10 @@ impl Operation {
             Verdict::RefreshCredential | Verdict::Stop | Verdict::Interrupt => return None,
         };
         let retry = self.sends.saturating_sub(1);
-        let delay = if at_once && retry == 0 {
-            failure.hints.after.unwrap_or(self.plan.retry.min_delay)
-        } else {
-            let drawn = self.schedule.delay(retry, stretch);
-            failure.hints.after.unwrap_or(drawn)
+        let delay = match failure.hints.after {
+            Some(hint) => self.schedule.after_hint(hint),
+            None if at_once && retry == 0 => self.plan.retry.min_delay,
+            None => self.schedule.delay(retry, stretch),
         };
         let policy = &self.plan.retry;
         let delay = delay.max(policy.min_delay);
@@ -186,11 +185,10 @@ impl Operation {
         if self.in_vain >= policy.max_in_vain || self.resumes >= policy.max_total {
             return self.cursor_is_lost(now, exchange, failure, true);
         }
-        let delay = failure
-            .hints
-            .after
-            .unwrap_or_else(|| self.schedule.delay(self.in_vain, 1))
-            .max(self.plan.retry.min_delay);
+        let delay = match failure.hints.after {
+            Some(hint) => self.schedule.after_hint(hint),
+            None => self.schedule.delay(self.in_vain, 1),
+        };
         let too_long = failure
             .hints
             .after

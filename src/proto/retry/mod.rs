@@ -21,6 +21,7 @@ use std::time::Duration;
 /// | `min_delay` | 10 ms | 10 ms | 10 ms |
 /// | `failover_on_500` | no | no | yes |
 /// | `jitter` | full | full | full |
+/// | `spread_hints` | no | no | no |
 ///
 /// `interactive` is for a person who waits: after 25 s a clear error is worth
 /// more than a fourth attempt. `batch` is for work that nobody watches.
@@ -48,6 +49,11 @@ pub struct RetryPolicy {
     pub failover_on_500: bool,
     /// How the delays are spread below their bound.
     pub jitter: Jitter,
+    /// Whether a wait that the other side asked for is made longer at random, by
+    /// up to `base` or a tenth of it, whichever is more. Off, because it was
+    /// mostly computed for this very caller; for many processes that share one
+    /// credential, and are told one time for all of them.
+    pub spread_hints: bool,
 }
 
 impl RetryPolicy {
@@ -61,6 +67,7 @@ impl RetryPolicy {
         within: Some(Duration::from_secs(25)),
         failover_on_500: false,
         jitter: Jitter::Full,
+        spread_hints: false,
     };
 
     /// For work that nobody watches.

@@ -74,12 +74,16 @@ impl Schedule {
     }
 
     /// The delay where the other side said how long to wait: that long, never
-    /// less, and up to the base or a tenth of it more. Whoever is told "in five
-    /// seconds" with a thousand others would else be back with all of them.
+    /// less, and at least `min_delay`. With `spread_hints` up to the base or a
+    /// tenth of it more: whoever is told "in five seconds" with a thousand others
+    /// would else be back with all of them.
     pub fn after_hint(&mut self, hint: Duration) -> Duration {
         let RetryPolicy { base, cap, .. } = self.policy;
-        let spread = base.max(hint / 10).min(cap);
-        let more = self.between(Duration::ZERO, spread);
+        let more = if self.policy.spread_hints {
+            self.between(Duration::ZERO, base.max(hint / 10).min(cap))
+        } else {
+            Duration::ZERO
+        };
         hint.saturating_add(more).max(self.policy.min_delay)
     }
 
@@ -181,10 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_told_to_wait_equally_long_come_back_one_by_one() {
+    fn those_who_are_told_to_wait_equally_long_can_come_back_one_by_one() {
         for (hint, spread) in [(0, 500), (5_000, 500), (20_000, 2000)] {
             let hint = Duration::from_millis(hint);
-            let draw = |seed| Schedule::new(RetryPolicy::INTERACTIVE, seed).after_hint(hint);
+            let exact = Schedule::new(RetryPolicy::INTERACTIVE, 1).after_hint(hint);
+            assert_eq!(exact, hint.max(RetryPolicy::INTERACTIVE.min_delay));
+            let policy = RetryPolicy {
+                spread_hints: true,
+                ..RetryPolicy::INTERACTIVE
+            };
+            let draw = |seed| Schedule::new(policy, seed).after_hint(hint);
             let delays: Vec<_> = (0..2000).map(draw).collect();
             assert!(delays.iter().all(|delay| *delay >= hint));
             let longest = delays.iter().max().unwrap().saturating_sub(hint);
