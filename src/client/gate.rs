@@ -137,7 +137,7 @@ impl Gate {
                 }
                 Ok(Err(_)) => return Err(Refused::TooLate),
                 Err(_) if look >= deadline => return Err(Refused::TooLate),
-                Err(_) => self.change(Guards::handle_timeout),
+                Err(_) => self.change(|state, now| state.guards.handle_timeout(now)),
             }
         }
     }
@@ -177,26 +177,19 @@ impl Gate {
     }
 
     /// Changes the guards and tells everybody whom it concerns, outside the
-    /// lock.
-    fn change(&self, change: impl FnOnce(&mut Guards, Moment) -> Vec<Woken>) {
+    /// lock. A future that is gone hears nothing, and does not have to: its
+    /// permit gives the turn back when it is dropped.
+    fn change(&self, change: impl FnOnce(&mut State, Moment) -> Vec<Woken>) {
         let now = self.now();
-        let told = |state: &mut State, woken: Vec<Woken>| -> Vec<_> {
-            let with_sender = |woken: Woken| (state.waiting.remove(&woken.ticket), woken);
-            woken.into_iter().map(with_sender).collect()
-        };
-        let mut open = {
+        let told: Vec<_> = {
             let state = &mut *self.lock();
-            let woken = change(&mut state.guards, now);
-            told(state, woken)
+            let woken = change(state, now).into_iter();
+            let with_sender =
+                woken.filter_map(|woken| Some((state.waiting.remove(&woken.ticket)?, woken)));
+            with_sender.collect()
         };
-        while let Some((sender, woken)) = open.pop() {
-            let heard = sender.is_some_and(|sender| sender.send(woken.arrival).is_ok());
-            if !heard && matches!(woken.arrival, Arrival::Go { .. }) {
-                // Its future is gone: the turn goes to the next.
-                let state = &mut *self.lock();
-                let next = state.guards.forget(now, woken.ticket);
-                open.extend(told(state, next));
-            }
+        for (sender, woken) in told {
+            let _ = sender.send(woken.arrival);
         }
     }
 }
@@ -213,7 +206,7 @@ impl Permit {
     pub fn first_token(&self, took: Duration) {
         let ticket = self.ticket;
         self.gate
-            .change(|guards, now| guards.first_token(now, ticket, took));
+            .change(|state, now| state.guards.first_token(now, ticket, took));
     }
 
     /// The attempt is over.
@@ -221,7 +214,7 @@ impl Permit {
         self.given_back = true;
         let ticket = self.ticket;
         self.gate
-            .change(|guards, now| guards.done(now, ticket, report));
+            .change(|state, now| state.guards.done(now, ticket, report));
     }
 }
 
@@ -231,8 +224,10 @@ impl Drop for Permit {
             return;
         }
         let ticket = self.ticket;
-        self.gate.lock().waiting.remove(&ticket);
-        self.gate.change(|guards, now| guards.forget(now, ticket));
+        self.gate.change(|state, now| {
+            state.waiting.remove(&ticket);
+            state.guards.forget(now, ticket)
+        });
     }
 }
 

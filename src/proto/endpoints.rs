@@ -80,3 +80,37 @@ impl<T> Endpoints<T> {
         self.slots.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn names(endpoints: &mut Endpoints<u8>) -> Vec<String> {
+        endpoints.iter_mut().map(|(id, _)| id.to_string()).collect()
+    }
+
+    #[test]
+    fn the_least_worth_goes_first_and_of_equals_the_one_not_used_for_longest() {
+        let mut endpoints = Endpoints::new(3);
+        let mut get = |second, name: &str, worth: u8| {
+            let now = Moment::from_origin(Duration::from_secs(second));
+            let id = EndpointId::new(name);
+            let in_use = |worth: &u8| (*worth < 9).then_some(*worth);
+            let room = endpoints.get_or_make(now, &id, || worth, in_use).is_some();
+            (room, names(&mut endpoints))
+        };
+        let all = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        get(0, "a", 0);
+        get(1, "b", 0);
+        get(2, "c", 1);
+        // Used again, it is the younger one.
+        get(3, "a", 0);
+        assert_eq!(get(4, "d", 9), (true, all(&["a", "c", "d"])));
+        assert_eq!(get(5, "e", 9), (true, all(&["c", "d", "e"])));
+        assert_eq!(get(6, "f", 9), (true, all(&["d", "e", "f"])));
+        // All of them are in use.
+        assert_eq!(get(7, "g", 0), (false, all(&["d", "e", "f"])));
+        assert_eq!(get(8, "d", 9), (true, all(&["d", "e", "f"])));
+    }
+}
