@@ -236,7 +236,7 @@ impl Refused {
     pub fn to_error(self) -> Error {
         let kind = match self {
             Self::CircuitOpen { .. } => ErrorKind::CircuitOpen,
-            Self::QueueFull | Self::TooLate => ErrorKind::QueueFull,
+            Self::QueueFull | Self::TooLate => ErrorKind::Saturated,
         };
         let wait = match self {
             Self::CircuitOpen { wait } => Some(wait),

@@ -36,7 +36,8 @@ pub struct BreakerConfig {
     pub run_within: Duration,
     /// A first token that takes longer counts as a failure; `None` for never.
     pub slow_first_token: Option<Duration>,
-    /// The first wait before a probe. Doubles with each probe that fails.
+    /// The first wait before a probe, and the second. Doubles with each probe
+    /// that fails from there on.
     pub open_for: Duration,
     /// No wait grows beyond this (jitter aside).
     pub max_open_for: Duration,

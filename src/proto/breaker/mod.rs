@@ -4,9 +4,13 @@
 //!            too many failures                 the wait is over
 //!  Closed ───────────────────────▶ Open ─────────────────────────▶ half open
 //!    ▲                              ▲                                  │
-//!    │                              └──── the probe failed (2 x wait) ─┤
+//!    │                              └──── the probe failed ────────────┤
 //!    └──────────────────────────────────────── the probe succeeded ────┘
 //! ```
+//!
+//! The waits are 30 s, 30 s, 60 s, 120 s, 240 s and then 300 s: none is longer than
+//! the circuit has been open before it, so an endpoint that is back is found out
+//! after no more time than it was away, and a short outage costs a short wait.
 //!
 //! Half open is no state of its own: it is an open circuit whose wait is over, and
 //! one probe at a time goes through it.
@@ -278,7 +282,9 @@ impl Breaker {
     }
 
     fn open(&mut self, now: Moment, level: u32) {
-        let doubled = 1_u32.checked_shl(level).unwrap_or(u32::MAX);
+        // 1, 1, 2, 4, ...: no wait is longer than it has been open already.
+        let doubled = 1_u32.checked_shl(level.saturating_sub(1));
+        let doubled = doubled.unwrap_or(u32::MAX);
         let wait = self
             .config
             .open_for

@@ -68,7 +68,7 @@ impl Cost {
     pub const fn of(kind: ErrorKind) -> Self {
         use ErrorKind as K;
         match kind {
-            K::RateLimited | K::CircuitOpen | K::QueueFull => Self::Throttled,
+            K::RateLimited | K::CircuitOpen | K::Saturated => Self::Throttled,
             K::Dns
             | K::Connect
             | K::Tls
@@ -138,8 +138,10 @@ pub struct BucketConfig {
 
 /// Retries as a share of the first attempts, lately.
 ///
-/// Both spans must allow it. The long one is the promise; the short one keeps a
-/// provider that goes down from meeting the whole minute's allowance at once.
+/// Every span must allow it. The long one is the promise. The short ones keep a
+/// provider that goes down from meeting the whole minute's allowance at once, and
+/// pace what follows: with one span alone its end would let the next lot through
+/// together, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowConfig {
     /// Retries per hundred first attempts; default 10. Load on a provider that
@@ -148,10 +150,10 @@ pub struct WindowConfig {
     pub percent: u32,
     /// The long span; default 60 s.
     pub within: Duration,
-    /// The short span; default 10 s, `None` for the long one alone.
-    pub burst_within: Option<Duration>,
-    /// So many retries are allowed in either span whatever the traffic, so that
-    /// a client that is quiet may retry at all. Default 10: a handful of calls
+    /// The short spans; default 10 s and 2 s.
+    pub bursts: [Option<Duration>; 2],
+    /// So many retries are allowed in any span whatever the traffic, so that a
+    /// client that is quiet may retry at all. Default 10: a handful of calls
     /// with two retries each.
     pub minimum: u32,
 }
@@ -164,7 +166,8 @@ pub struct WindowConfig {
 /// | `bucket.capacity` | 100 | 500 | 100 |
 /// | `bucket.per_success` | 0.1 | 0.1 | 0.1 |
 /// | `window.percent` | 10 | 10 | 10 |
-/// | `window.within`, `burst_within` | 60 s, 10 s | 60 s, 10 s | 60 s, 10 s |
+/// | `window.within` | 60 s | 60 s | 60 s |
+/// | `window.bursts` | 10 s, 2 s | 10 s, 2 s | 10 s, 2 s |
 /// | `window.minimum` | 10 | 50 | 10 |
 /// | `per_minute` | none | none | 60 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +181,8 @@ pub struct BudgetConfig {
     pub per_minute: Option<u32>,
 }
 
+const BURSTS: [Option<Duration>; 2] = [Some(Duration::from_secs(10)), Some(Duration::from_secs(2))];
+
 impl BudgetConfig {
     /// For one endpoint.
     pub const ENDPOINT: Self = Self {
@@ -189,7 +194,7 @@ impl BudgetConfig {
         window: Some(WindowConfig {
             percent: 10,
             within: Duration::from_secs(60),
-            burst_within: Some(Duration::from_secs(10)),
+            bursts: BURSTS,
             minimum: 10,
         }),
         per_minute: None,
@@ -206,7 +211,7 @@ impl BudgetConfig {
         window: Some(WindowConfig {
             percent: 10,
             within: Duration::from_secs(60),
-            burst_within: Some(Duration::from_secs(10)),
+            bursts: BURSTS,
             minimum: 50,
         }),
         per_minute: None,

@@ -26,7 +26,7 @@ pub struct Budget {
     config: BudgetConfig,
     tokens: Tokens,
     window: Option<Sliding>,
-    burst: Option<Sliding>,
+    bursts: [Option<Sliding>; 2],
     minute: Option<Sliding>,
 }
 
@@ -59,7 +59,7 @@ pub enum Form {
     Bucket,
     /// The share of the first attempts in the long span.
     Window,
-    /// The share of the first attempts in the short span.
+    /// The share of the first attempts in one of the short spans.
     Burst,
     /// The number a minute.
     PerMinute,
@@ -85,7 +85,9 @@ impl Budget {
         Self {
             tokens: config.bucket.map(|b| b.capacity).unwrap_or_default(),
             window: window.map(|w| Sliding::new(w.within)),
-            burst: window.and_then(|w| w.burst_within).map(Sliding::new),
+            bursts: window
+                .map_or([None; 2], |w| w.bursts)
+                .map(|span| span.map(Sliding::new)),
             minute: config.per_minute.map(|_| Sliding::new(MINUTE)),
             config,
         }
@@ -93,7 +95,7 @@ impl Budget {
 
     /// Counts a first attempt.
     pub fn request(&mut self, now: Moment) {
-        for span in [&mut self.window, &mut self.burst].into_iter().flatten() {
+        for span in self.bursts.iter_mut().chain([&mut self.window]).flatten() {
             span.add(now, REQUESTS);
         }
     }
@@ -128,12 +130,9 @@ impl Budget {
             return Err((Form::Bucket, None));
         }
         if let Some(config) = &self.config.window {
-            let spans = [
-                (&mut self.window, Form::Window),
-                (&mut self.burst, Form::Burst),
-            ];
-            for (span, form) in spans {
-                let Some(span) = span else { continue };
+            let long = self.window.iter_mut().map(|span| (span, Form::Window));
+            let short = self.bursts.iter_mut().flatten();
+            for (span, form) in long.chain(short.map(|span| (span, Form::Burst))) {
                 let share = span.at_most(now, REQUESTS) * u64::from(config.percent) / 100;
                 let allowed = share.max(u64::from(config.minimum));
                 if span.at_least(now, RETRIES) >= allowed {
@@ -155,8 +154,8 @@ impl Budget {
             let price = bucket.prices.of(cost);
             self.tokens = self.tokens.minus(price).unwrap_or_default();
         }
-        let spans = [&mut self.window, &mut self.burst, &mut self.minute];
-        for span in spans.into_iter().flatten() {
+        let spans = self.bursts.iter_mut();
+        for span in spans.chain([&mut self.window, &mut self.minute]).flatten() {
             span.add(now, RETRIES);
         }
     }

@@ -72,19 +72,40 @@ fn a_quiet_client_may_retry_the_minimum_and_then_waits_for_the_window() {
 #[test]
 fn a_minutes_allowance_is_not_spent_in_one_burst() {
     let mut budget = Budget::new(window_only());
-    for second in 0..60 {
-        for _ in 0..100 {
-            budget.request(at(second * 1000));
+    for tenth in 0..600 {
+        for _ in 0..10 {
+            budget.request(at(tenth * 100));
         }
     }
-    // 6000 requests in the minute, but not quite 1000 in the last ten seconds.
-    let burst = granted(&mut budget, at(59_500), Cost::Failed);
-    assert!((80..=100).contains(&burst), "{burst}");
-    let refused = budget.spend(at(59_500), Cost::Failed);
+    // 6000 requests in the minute, 200 in the last two seconds.
+    let burst = granted(&mut budget, at(59_950), Cost::Failed);
+    assert!((17..=20).contains(&burst), "{burst}");
+    let refused = budget.spend(at(59_950), Cost::Failed);
     assert!(
         matches!(refused, Err((Form::Burst, Some(_)))),
         "{refused:?}"
     );
+}
+
+#[test]
+fn what_is_wanted_all_the_time_is_granted_evenly() {
+    // A hundred requests a second, each of which fails and wants to retry.
+    let mut budget = Budget::new(window_only());
+    let mut seconds = [0_u32; 180];
+    for tick in 0..18_000_usize {
+        let now = at(tick as u64 * 10);
+        budget.request(now);
+        if tick >= 6000 && budget.spend(now, Cost::Failed).is_ok() {
+            seconds[tick / 100] += 1;
+        }
+    }
+    let counted = &seconds[60..];
+    let total: u32 = counted.iter().sum();
+    assert!((1000..=1200).contains(&total), "{total}");
+    let most = counted.iter().max().unwrap();
+    assert!(*most <= 20, "{counted:?}");
+    let longest_pause = counted.split(|n| *n > 0).map(<[u32]>::len).max().unwrap();
+    assert!(longest_pause <= 2, "{counted:?}");
 }
 
 #[test]
@@ -218,7 +239,7 @@ proptest! {
                     let price = Prices::DEFAULT.of(cost).thousandths();
                     prop_assert!(tokens >= price, "overdrawn");
                     tokens -= price;
-                    for span in [60_000, 10_000] {
+                    for span in [60_000, 10_000, 2_000] {
                         let share = exactly(&requests, now, span) / 10;
                         prop_assert!(exactly(&retries, now, span) <= share.max(2));
                     }

@@ -257,6 +257,8 @@ pub fn judge(failure: &Failure, phase: Phase) -> Verdict {
         | K::BudgetExhausted
         | K::CircuitOpen
         | K::Saturated
+        // To ask ourselves again at once helps nobody; to wait, or to go
+        // elsewhere, is the business of who was refused.
         | K::ShuttingDown
         | K::StoreUnavailable
         | K::StaleLease

@@ -203,29 +203,17 @@ impl Bulkhead {
             self.grown = self.grown.max(now);
             return;
         }
-        // Ten steps a minute; at most as many as can matter.
         let steps = now.since(self.grown).as_millis() / STEP.as_millis();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-        if steps == 0 {
-            return;
-        }
-        for _ in 0..steps.min(MOST_STEPS) {
-            let share = self.limit / 1000 * u64::from(self.config.grow_percent);
-            // A tenth of a minute's share, and at least one slot a minute.
-            let more = share.max(100);
-            self.limit = self.limit.saturating_add(more).min(max);
-        }
-        if steps > MOST_STEPS {
-            self.limit = max;
-        }
+        // Ten steps a minute, each a tenth of what a minute brings.
+        let minute = max / 100 * u64::from(self.config.grow_percent);
+        let more = (minute / 10).max(100).saturating_mul(u64::from(steps));
+        self.limit = self.limit.saturating_add(more).min(max);
         self.grown = self.grown.after(STEP.saturating_mul(steps));
     }
 }
 
 const STEP: Duration = Duration::from_secs(6);
-
-/// Two hundred minutes: at ten percent a minute that is everything.
-const MOST_STEPS: u32 = 2000;
 
 fn thousandths(whole: usize) -> u64 {
     u64::try_from(whole)
