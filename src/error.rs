@@ -152,6 +152,19 @@ pub enum ErrorClass {
     Internal,
 }
 
+impl ErrorClass {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Network => "network",
+            Self::Provider => "provider",
+            Self::Operator => "operator",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 macro_rules! kinds {
     ($($kind:ident => $code:literal, $class:ident;)*) => {
         impl ErrorKind {

@@ -2,6 +2,8 @@
 
 #![cfg(test)] // else the lints take the helpers for production code
 
+#[path = "operation/counting.rs"]
+mod counting;
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;

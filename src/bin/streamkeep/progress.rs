@@ -299,15 +299,10 @@ mod tests {
         delay_ms: u64,
     ) -> AttemptEnded {
         AttemptEnded {
-            attempt: 1,
             failure,
-            phase,
-            decision: decision.to_owned(),
             delay_ms,
             took_ms: 40,
-            first_output_ms: None,
-            usage: Usage::default(),
-            request_id: None,
+            ..AttemptEnded::new(1, phase, decision)
         }
     }
 

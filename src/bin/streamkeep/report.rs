@@ -11,7 +11,7 @@ use streamkeep::proto::journal::{
 use streamkeep::proto::model::{Generation, Phase, Seq, Usage, WallTime};
 use streamkeep::proto::operation::{Recovered, Recovery};
 use streamkeep::store::{JournalState, PageLimit};
-use streamkeep::{Client, Cursor, Error, ErrorClass, ErrorKind, Key, Result};
+use streamkeep::{Client, Cursor, Error, ErrorKind, Key, Result};
 
 /// One row of `list`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -158,14 +158,7 @@ impl AttemptOver {
 
 /// Who has to act about a failure of the kind with this code.
 pub(crate) fn class(code: &str) -> &'static str {
-    match ErrorKind::from_code(code).map(ErrorKind::class) {
-        Some(ErrorClass::Caller) => "caller",
-        Some(ErrorClass::Network) => "network",
-        Some(ErrorClass::Provider) => "provider",
-        Some(ErrorClass::Operator) => "operator",
-        Some(ErrorClass::Internal) => "internal",
-        _ => "unknown",
-    }
+    ErrorKind::from_code(code).map_or("unknown", |kind| kind.class().as_str())
 }
 
 /// The rows of `list`.

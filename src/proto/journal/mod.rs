@@ -8,7 +8,9 @@ mod codec;
 
 pub use codec::{CodecError, Decoder, FORMAT_VERSION, HEADER_LEN, MAX_PAYLOAD, decode, encode};
 
-use super::model::{Dialect, Fingerprint, Key, Phase, Seq, StopReason, Text, Usage, WallTime};
+use super::model::{
+    Dialect, Fingerprint, Key, Phase, Seq, StopReason, Text, Usage, UsageBasis, WallTime,
+};
 use super::sse::Event;
 use serde::{Deserialize, Serialize};
 
@@ -263,12 +265,62 @@ pub struct AttemptEnded {
     /// From its start to its first output, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_output_ms: Option<u64>,
-    /// What it cost, as far as the provider said.
+    /// Who has to act about the failure: the word of its
+    /// [`ErrorClass`](crate::ErrorClass).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// What it cost, as far as the provider said. A count of output that came
+    /// before any output is a placeholder and left out
+    /// (docs/providers.md#anthropic-messages/events).
     #[serde(default)]
     pub usage: Usage,
+    /// What the tokens of its output are known from; `None` when nothing was
+    /// reported and no output came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_basis: Option<UsageBasis>,
+    /// Characters of output that came, delivered or not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub output_chars: u64,
+    /// The longest time between two arrivals of output, in milliseconds; `None`
+    /// when output came once or never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ms: Option<u64>,
+    /// The model that answered, as the provider calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The provider's id of the exchange (`x-request-id`, `request-id`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+}
+
+impl AttemptEnded {
+    /// The record of an attempt that brought nothing and took no time.
+    pub fn new(attempt: u32, phase: Phase, decision: impl Into<String>) -> Self {
+        Self {
+            attempt,
+            failure: None,
+            phase,
+            decision: decision.into(),
+            delay_ms: 0,
+            took_ms: 0,
+            first_output_ms: None,
+            class: None,
+            usage: Usage::default(),
+            usage_basis: None,
+            output_chars: 0,
+            longest_gap_ms: None,
+            model: None,
+            request_id: None,
+        }
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A failure as it is told in a record.

@@ -131,6 +131,19 @@ impl Delta {
             | Self::Stop { .. } => false,
         }
     }
+
+    /// How many characters of output it carries: text, reasoning, a refusal, a
+    /// tool's name and its arguments. 0 for output that has no text.
+    pub fn output_chars(&self) -> usize {
+        match self {
+            Self::Text { text, .. } | Self::Reasoning { text, .. } | Self::Refusal { text, .. } => {
+                text.chars().count()
+            }
+            Self::ToolArguments { fragment, .. } => fragment.chars().count(),
+            Self::ToolCall { name, .. } => name.as_ref().map_or(0, |name| name.chars().count()),
+            _ => 0,
+        }
+    }
 }
 
 /// What a block holds.

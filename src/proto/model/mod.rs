@@ -20,7 +20,7 @@ pub use provider_error::ProviderError;
 pub use text::Text;
 pub use time::{Moment, WallTime};
 pub use transport::{HttpRequest, Method, ResponseHead, TransportFailure};
-pub use usage::Usage;
+pub use usage::{Usage, UsageBasis};
 
 use serde::{Deserialize, Serialize};
 

@@ -73,3 +73,27 @@ impl Usage {
         }
     }
 }
+
+/// What a number of tokens is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UsageBasis {
+    /// The provider's count of a whole answer.
+    Reported,
+    /// The provider's last count before the answer was cut: at least so many.
+    LastSeen,
+    /// The characters that came, at four to a token.
+    Estimated,
+}
+
+impl UsageBasis {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::LastSeen => "last_seen",
+            Self::Estimated => "estimated",
+        }
+    }
+}

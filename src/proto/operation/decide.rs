@@ -345,17 +345,19 @@ impl Operation {
         };
         // A continuation's events carry the usage of the whole answer; a record of
         // an attempt says what that attempt cost.
-        let usage = match &self.continuation {
-            Some(continuation) if exchange.kind == AttemptKind::Continue => {
-                exchange.usage.since(&continuation.base.usage)
-            }
-            _ => exchange.usage,
-        };
+        let before = self
+            .continuation
+            .as_ref()
+            .filter(|_| exchange.kind == AttemptKind::Continue)
+            .map(|continuation| &continuation.base.usage);
+        let tally = &exchange.tally;
+        let (usage, usage_basis) = tally.cost(failure.is_some(), before);
         Attempt {
             started: exchange.record.clone(),
             ended: AttemptEnded {
                 attempt: exchange.number,
                 failure: failure.map(Failure::note),
+                class: failure.map(|failure| failure.kind.class().as_str().to_owned()),
                 phase,
                 decision: String::new(),
                 delay_ms: 0,
@@ -364,8 +366,13 @@ impl Operation {
                     .first_output
                     .map(|at| millis(at.since(exchange.started))),
                 usage,
+                usage_basis,
+                output_chars: tally.output_chars,
+                longest_gap_ms: tally.gaps.longest().map(millis),
+                model: tally.model.clone(),
                 request_id: exchange.request_id.clone(),
             },
+            gaps: tally.gaps,
         }
     }
 }

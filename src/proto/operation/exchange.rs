@@ -2,11 +2,12 @@
 
 use super::held::passed;
 use super::plan::Limits;
+use super::tally::Tally;
 use crate::error::ErrorKind;
 use crate::proto::classify::Failure;
 use crate::proto::dialect::{ContinuationForm, Splicer, stray_error};
 use crate::proto::journal::{AttemptKind, AttemptStarted};
-use crate::proto::model::{Moment, ResponseHead, Text, Usage};
+use crate::proto::model::{Moment, ResponseHead, Text};
 use crate::proto::sse::{Decoder, DecoderConfig};
 use crate::proto::timeouts::Timeouts;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(super) struct Exchange {
     /// Whether any event of substance came: lifecycle or output.
     pub(super) substance: bool,
     pub(super) request_id: Option<String>,
-    pub(super) usage: Usage,
+    pub(super) tally: Tally,
     pub(super) body: BodyState,
     /// Rewrites a continuation's events so that they fit what was there before.
     pub(super) splicer: Option<Splicer>,
@@ -131,7 +132,7 @@ impl Exchange {
             finished: None,
             substance: false,
             request_id: None,
-            usage: Usage::default(),
+            tally: Tally::default(),
             body: BodyState::AwaitingHead,
             splicer: None,
             form: None,

@@ -34,14 +34,10 @@ impl Held {
         self.events.push(event);
         for delta in deltas.iter().filter(|delta| delta.is_output()) {
             self.since.get_or_insert(now);
-            let characters = match delta {
-                Delta::Text { text, .. }
-                | Delta::Reasoning { text, .. }
-                | Delta::Refusal { text, .. } => text.chars().count(),
-                Delta::ToolArguments { fragment, .. } => fragment.chars().count(),
-                _ => 0,
-            };
-            self.characters = self.characters.saturating_add(characters);
+            // Only a hold by tokens asks for it.
+            if matches!(self.hold, Hold::Until { .. }) {
+                self.characters = self.characters.saturating_add(delta.output_chars());
+            }
         }
     }
 

@@ -25,6 +25,7 @@ mod conclude;
 mod continuing;
 mod decide;
 mod exchange;
+mod gaps;
 mod held;
 mod outbox;
 mod plan;
@@ -33,9 +34,11 @@ mod recovered;
 mod rival;
 mod route;
 mod start;
+mod tally;
 mod whole;
 
 pub use ask::{Answer as Reply, Question};
+pub use gaps::Gaps;
 pub use outbox::Append;
 pub use plan::{Hold, Limits, Plan, ResumePolicy};
 pub use recovered::Recovered;
@@ -204,6 +207,9 @@ pub struct Attempt {
     pub started: AttemptStarted,
     /// How it ended.
     pub ended: AttemptEnded,
+    /// How long its reader waited between two arrivals of output. Not in the
+    /// records, but for the longest.
+    pub gaps: Gaps,
 }
 
 /// How an operation ended, as far as this machine is concerned.

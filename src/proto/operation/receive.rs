@@ -236,6 +236,8 @@ impl Operation {
         self.anchor.advance(reading.sequence);
         match reading.kind {
             EventKind::Error => {
+                // A broken answer is billed too.
+                exchange.tally.take(&deltas, true);
                 return Err(Failure::in_band(reading.error.unwrap_or_default()));
             }
             EventKind::KeepAlive => {
@@ -294,6 +296,7 @@ impl Operation {
         exchange: &mut Exchange,
         deltas: &[Delta],
     ) -> Result<(), Failure> {
+        exchange.tally.take(deltas, false);
         for delta in deltas {
             if delta.is_output() {
                 if exchange.first_output.is_none() {
@@ -302,14 +305,15 @@ impl Operation {
                         attempt: exchange.number,
                         after: now.moment.since(exchange.started),
                     }));
+                } else {
+                    let gap = now.moment.since(exchange.last_output);
+                    exchange.tally.gaps.record(gap);
                 }
                 exchange.last_output = now.moment;
                 self.in_vain = 0;
             }
-            match delta {
-                Delta::ResponseId(id) => self.named(now, exchange, id)?,
-                Delta::Usage(usage) => exchange.usage.update(usage),
-                _ => {}
+            if let Delta::ResponseId(id) = delta {
+                self.named(now, exchange, id)?;
             }
             self.answer.apply(delta);
         }

@@ -182,8 +182,9 @@ impl Operation {
     /// Closes the rival. What it cost is told; what it brought is not kept.
     pub(super) fn drop_rival(&mut self, now: Now) {
         self.hedge = Hedge::Over;
-        if let Some(rival) = self.rival.take() {
+        if let Some(mut rival) = self.rival.take() {
             self.close(&rival.exchange);
+            rival.exchange.tally.was_left = true;
             let attempt = self.attempt(now, &rival.exchange, None);
             self.attempt_ended(now, attempt, "lost", Duration::ZERO);
         }

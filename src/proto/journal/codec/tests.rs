@@ -3,7 +3,7 @@ use crate::proto::journal::{
     Anchored, AttemptEnded, AttemptKind, AttemptStarted, End, Ended, FailureNote, Interrupted,
     Opened, RecoveryOption, RouteNote, Spliced,
 };
-use crate::proto::model::{Dialect, Fingerprint, Key, Phase, StopReason, Usage};
+use crate::proto::model::{Dialect, Fingerprint, Key, Phase, StopReason, Usage, UsageBasis};
 use proptest::prelude::*;
 
 fn record(seq: u64, body: Body) -> Record {
@@ -84,15 +84,13 @@ fn one_of_each() -> Vec<Record> {
         control(
             8,
             Control::AttemptEnded(AttemptEnded {
-                attempt: 1,
                 failure: Some(failure.clone()),
-                phase: Phase::MidStream,
-                decision: "resume".to_owned(),
                 delay_ms: 250,
                 took_ms: 1234,
                 first_output_ms: Some(321),
                 usage,
                 request_id: Some("req_1".to_owned()),
+                ..AttemptEnded::new(1, Phase::MidStream, "resume")
             }),
         ),
         control(
@@ -122,6 +120,21 @@ fn one_of_each() -> Vec<Record> {
             }),
         ),
     ]
+}
+
+/// What has been added to version 1 since.
+fn added_since() -> Record {
+    control(
+        12,
+        Control::AttemptEnded(AttemptEnded {
+            class: Some("network".to_owned()),
+            usage_basis: Some(UsageBasis::LastSeen),
+            output_chars: 12,
+            longest_gap_ms: Some(87),
+            model: Some("m-2026".to_owned()),
+            ..AttemptEnded::new(2, Phase::MidStream, "interrupt")
+        }),
+    )
 }
 
 fn encoded(records: &[Record]) -> Bytes {
@@ -166,7 +179,8 @@ fn boundaries(records: &[Record]) -> Vec<usize> {
 
 #[test]
 fn every_record_reads_back_as_it_was_written() {
-    let records = one_of_each();
+    let mut records = one_of_each();
+    records.push(added_since());
     assert_eq!(prefix_of(encoded(&records)), (records, None));
 }
 

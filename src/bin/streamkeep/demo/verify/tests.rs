@@ -69,15 +69,9 @@ fn started(attempt: u32, kind: AttemptKind) -> Body {
 
 fn ended_attempt(attempt: u32, failure: Option<ErrorKind>, decision: &str) -> Body {
     control(Control::AttemptEnded(AttemptEnded {
-        attempt,
         failure: failure.map(note),
-        phase: Phase::PreStream,
-        decision: decision.to_owned(),
-        delay_ms: 0,
         took_ms: 1,
-        first_output_ms: None,
-        usage: Usage::default(),
-        request_id: None,
+        ..AttemptEnded::new(attempt, Phase::PreStream, decision)
     }))
 }
 
