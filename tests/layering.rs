@@ -31,6 +31,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("proto::breaker", 2),
     ("proto::budget", 2),
     ("proto::classify", 2),
+    ("proto::cost", 2),
     ("proto::dialect", 2),
     ("proto::hedge", 2),
     ("proto::journal", 2),
@@ -64,6 +65,11 @@ const SIDEWAYS: &[(&str, &str, &str)] = &[
         "proto::classify",
         "proto::journal",
         "a verdict can be noted as the end of an attempt",
+    ),
+    (
+        "proto::cost",
+        "proto::journal",
+        "what an answer cost is told from the records of its attempts",
     ),
     (
         "proto::classify",

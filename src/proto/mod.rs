@@ -8,6 +8,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod classify;
+pub mod cost;
 pub mod dialect;
 pub mod endpoints;
 pub mod guards;

@@ -50,7 +50,7 @@ impl Operation {
         };
         if shown {
             Phase::MidStream
-        } else if failure.sent {
+        } else if failure.sent && exchange.is_out() {
             Phase::PreStream
         } else {
             Phase::PreSend
