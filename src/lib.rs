@@ -32,4 +32,7 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../docs/guide.md")]
     struct Guide;
+    #[cfg(feature = "prometheus")]
+    #[doc = include_str!("../docs/metrics.md")]
+    struct Metrics;
 }

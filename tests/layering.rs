@@ -81,6 +81,8 @@ const SIDEWAYS: &[(&str, &str, &str)] = &[
 /// Crates with one home: a second place would be a second way to do the thing.
 const HOMES: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
+    ("metrics", &["client"]),
+    ("metrics_exporter_prometheus", &["client"]),
     ("rand", &["client", "testkit"]),
     ("reqwest", &["transport"]),
     ("sled", &["store"]),

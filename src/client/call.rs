@@ -1,6 +1,6 @@
 //! A call in the making.
 
-use super::{Attached, Client, Handle};
+use super::{Attached, Client, Handle, telling};
 use crate::error::Result;
 use crate::proto::dialect::Request;
 use crate::proto::journal::{End, Status};
@@ -113,6 +113,12 @@ impl Call {
     /// Once the claim is granted the operation runs on its own; dropping this
     /// future before that starts nothing.
     pub async fn start(self) -> Result<Handle> {
+        let handle = self.begin().await?;
+        telling::called(handle.attached(), handle.key().as_str());
+        Ok(handle)
+    }
+
+    async fn begin(self) -> Result<Handle> {
         let Self { client, plan } = self;
         let state = match client.claim(&plan, Intent::Create).await? {
             Claimed::Granted(lease, _) => return Ok(client.launch_new(plan, lease)),

@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::credential::Credentials;
 use super::live::Registry;
+use super::telling::Telling;
 use super::upstream::{Entered, Entering, Upstreams};
 use super::{Credential, CredentialProvider};
 use crate::error::{Error, ErrorKind};
@@ -19,7 +20,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 /// What a driver works with.
 #[derive(Clone, Debug)]
@@ -61,6 +62,7 @@ const TELL_LIMIT: Duration = Duration::from_secs(10);
 pub(super) async fn run(
     mut operation: Operation,
     means: Means,
+    mut telling: Telling,
     lease: Lease,
     mut cancel: watch::Receiver<bool>,
 ) -> Outcome {
@@ -81,7 +83,7 @@ pub(super) async fn run(
                     route,
                     request,
                 } => {
-                    debug!(key = %lease.key, attempt, url = %request.url, "open");
+                    telling.opened(&operation, attempt, route);
                     upstreams.open(attempt, route, enter(&means, &operation, route, request));
                 }
                 Output::Close { attempt } => upstreams.close(attempt),
@@ -89,7 +91,7 @@ pub(super) async fn run(
                 Output::Append(batch) => append = Some(write(&means, &lease, batch)),
                 // The store wakes its watchers when it acknowledges; what is
                 // announced is exactly what can be read there.
-                Output::Announce(seq) => debug!(key = %lease.key, %seq, "announce"),
+                Output::Announce(seq) => telling.announced(seq),
                 Output::Ask { id, question } => {
                     let reply: BoxFuture<'static, Reply> = match question {
                         Question::Refresh { route } => Box::pin(refresh(
@@ -105,7 +107,7 @@ pub(super) async fn run(
                         }
                     }));
                 }
-                Output::Note(_) => {}
+                Output::Note(note) => telling.note(&operation, &note),
                 Output::Finish(outcome) => finished = Some(outcome),
             }
         }
@@ -163,16 +165,7 @@ pub(super) async fn run(
     {
         warn!(key = %lease.key, kind = %error.kind(), "lease not given back; it runs out by itself");
     }
-    let counts = operation.counts();
-    info!(
-        key = %lease.key,
-        generation = %lease.generation,
-        outcome = word(&outcome),
-        unknown_events = counts.unknown,
-        noise_events = counts.noise,
-        duplicates_dropped = counts.duplicates,
-        "operation ended"
-    );
+    telling.ended(&operation, &outcome);
     outcome
 }
 
@@ -351,13 +344,5 @@ async fn maybe_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => pending().await,
-    }
-}
-
-fn word(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Ended(ended) => ended.end.as_str(),
-        Outcome::Interrupted(_) => "interrupted",
-        Outcome::StoreFailed(_) => "store_failed",
     }
 }

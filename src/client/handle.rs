@@ -2,6 +2,7 @@
 
 use super::driver::{self, Means};
 use super::live::Live;
+use super::telling::Telling;
 use super::{Client, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::proto::model::{Cursor, Generation, Key, Seq};
@@ -159,11 +160,12 @@ impl Client {
             attached,
             live: Some(live),
         };
-        let dialect = operation.route(0).request().dialect();
-        let span = tracing::info_span!("operation", key = %lease.key, generation = %lease.generation, %dialect);
+        let prices = self.inner.prices.clone();
+        let telling = Telling::new(&operation, &lease, self.inner.clock, prices);
+        let span = telling.span();
         tokio::spawn(
             async move {
-                let outcome = driver::run(operation, means, lease, running.cancel).await;
+                let outcome = driver::run(operation, means, telling, lease, running.cancel).await;
                 // Leaves the registry first: who sees the outcome may start anew.
                 drop(entry);
                 running.outcome.send_replace(Some(outcome));

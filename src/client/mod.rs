@@ -15,6 +15,7 @@ mod handle;
 mod live;
 mod recover;
 mod subscription;
+pub mod telling;
 mod upstream;
 mod whole;
 
@@ -29,6 +30,7 @@ pub use whole::Unfinished;
 pub(crate) use clock::wall_clock;
 
 use crate::error::Result;
+use crate::proto::cost::PriceTable;
 use crate::proto::dialect::Request;
 use crate::proto::model::Key;
 use crate::store::{Collected, JournalState, Store};
@@ -75,6 +77,7 @@ struct Inner {
     defaults: Defaults,
     clock: Clock,
     live: Registry,
+    prices: Option<Arc<PriceTable>>,
 }
 
 impl Client {

@@ -106,14 +106,16 @@ struct Heard {
 }
 
 impl Visit for Heard {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        if field.name() == "key" {
-            self.key = Some(format!("{value:?}"));
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "streamkeep.key" {
+            self.key = Some(value.to_owned());
         }
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "noise_events" {
+        if field.name() == "streamkeep.noise_events" {
             self.noise = Some(value);
         }
     }

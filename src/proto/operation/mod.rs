@@ -377,6 +377,11 @@ impl Operation {
         self.plan.route(number)
     }
 
+    /// The caller's own version of the prompt, if it named one.
+    pub fn prompt_version(&self) -> Option<&str> {
+        self.plan.prompt_version.as_deref()
+    }
+
     /// Whether output was committed.
     pub fn is_committed(&self) -> bool {
         self.committed
