@@ -86,6 +86,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rand", &["client", "testkit"]),
     ("reqwest", &["transport"]),
     ("sled", &["store"]),
+    ("toml", &["cli"]),
 ];
 
 /// Parts of the standard library that reach outside the process, or read a

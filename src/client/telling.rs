@@ -233,14 +233,11 @@ impl Telling {
             streamkeep.took_ms = millis(took.as_millis()),
             streamkeep.output_tokens = delivered.output,
             streamkeep.orphan_tokens = orphan.output,
-            streamkeep.cost = self
-                .prices
-                .is_some()
-                .then(|| { tracing::field::display(delivered.amount.plus(orphan.amount)) }),
-            streamkeep.orphan_cost = self
-                .prices
-                .is_some()
-                .then(|| { tracing::field::display(orphan.amount) }),
+            streamkeep.cost = delivered
+                .amount
+                .zip(orphan.amount)
+                .map(|(delivered, orphan)| display(delivered.plus(orphan))),
+            streamkeep.orphan_cost = orphan.amount.map(display),
             streamkeep.currency = self.prices.as_deref().map(PriceTable::currency),
             streamkeep.unknown_events = counts.unknown,
             streamkeep.noise_events = counts.noise,

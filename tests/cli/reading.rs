@@ -47,6 +47,78 @@ async fn show_lists_the_attempt_and_the_interruption() {
         .shows(&[PROMPT]);
 }
 
+const PRICES: &str = r#"currency = "USD"
+as_of = "2026-11-30"
+[models."m*"]
+input = "1.00"
+output = "10.00"
+"#;
+
+#[tokio::test]
+async fn show_prints_what_a_bad_day_cost_and_what_of_it_reached_nobody() {
+    // Overloaded, cut while it was held back, whole.
+    let scenario = Scenario::openai_chat()
+        .words(60)
+        .input_tokens(1000)
+        .on(1, Fault::status(529))
+        .on(2, Fault::reset().after_event(20))
+        .on(3, Fault::none());
+    let upstream = Upstream::start(scenario).await.unwrap();
+    let desk = Desk::new();
+    desk.send(&upstream.url(), CHAT, &["--hold", "until-complete"])
+        .await
+        .ends_with(0);
+    let prices = desk.file("prices.toml", PRICES);
+
+    let plain = desk.run(&["show", "k"]).await;
+    plain
+        .ends_with(0)
+        .shows(&["tokens    2000 in, ~", "out reached nobody"]);
+    assert!(!plain.stdout.contains("COST"), "{}", plain.stdout);
+
+    let with_money = ["show", "k", "--prices", &prices];
+    desk.run(&with_money).await.ends_with(0).shows(&[
+        "COST",
+        "1000 in, ~",
+        "to nobody",
+        "1000 in, 60 out              0.0016\n",
+        "for what reached nobody (prices of 2026-11-30)",
+    ]);
+
+    let desk = desk.with_variable("STREAMKEEP_PRICES", &prices);
+    let shown = &desk.run(&["show", "k", "--json"]).await.ends_with(0).json()[0];
+    let spent = &shown["spent"];
+    assert_eq!(spent["currency"], "USD");
+    assert_eq!(spent["total"]["basis"], "estimated");
+    assert_eq!(spent["orphan"]["input"], 1000);
+    let costs = spent["costs"].as_array().unwrap();
+    let told: Vec<_> = costs
+        .iter()
+        .map(|cost| (cost["attempt"].as_u64(), cost["basis"].as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [(Some(2), Some("estimated")), (Some(3), Some("reported"))]
+    );
+    assert_eq!(costs[1]["amount"], "0.0016");
+    assert_eq!(shown["bill"][1]["fate"], "orphan");
+    assert_eq!(shown["bill"][2]["tokens"]["output"], 60);
+    assert_eq!(shown["attempts"][2]["model"], "m");
+}
+
+/// A file that is no price list may be one of secrets.
+#[tokio::test]
+async fn a_wrong_price_file_is_told_by_its_line_and_not_shown() {
+    let (desk, _upstream) = cut().await;
+    let file = desk.file("env", "A=1\nKEY=sk-planted-7f3a\n");
+    for wrong in [file.as_str(), "nowhere.toml"] {
+        let ran = desk.run(&["show", "k", "--prices", wrong]).await;
+        ran.ends_with(2).says(&["config", wrong]);
+        assert!(!ran.stderr.contains("planted"), "{}", ran.stderr);
+        assert_eq!(ran.stdout, "");
+    }
+}
+
 #[tokio::test]
 async fn follow_after_a_cursor_prints_exactly_the_rest() {
     let (desk, _upstream) = cut().await;

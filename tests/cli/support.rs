@@ -88,6 +88,7 @@ impl Desk {
         for name in [
             "OPENAI_API_KEY",
             "ANTHROPIC_API_KEY",
+            "STREAMKEEP_PRICES",
             "STREAMKEEP_STORE",
             "STREAMKEEP_LOG",
             "RUST_LOG",

@@ -149,6 +149,10 @@ pub(crate) struct ShowArgs {
     /// Also print the request body: it holds the prompt
     #[arg(long)]
     pub(crate) prompt: bool,
+    /// What tokens cost, a TOML or JSON file as examples/prices.toml
+    /// [default: $STREAMKEEP_PRICES, else only tokens are told]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

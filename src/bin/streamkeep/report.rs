@@ -4,11 +4,12 @@
 use crate::format;
 use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
+use streamkeep::proto::cost::Bill;
 use streamkeep::proto::journal::{
     Anchored, AttemptEnded, AttemptKind, AttemptStarted, Body, Control, End, Ended, FailureNote,
     Interrupted, Record, RecoveryOption, Spliced, Status,
 };
-use streamkeep::proto::model::{Generation, Phase, Seq, Usage, WallTime};
+use streamkeep::proto::model::{Dialect, Generation, Phase, Seq, Usage, WallTime};
 use streamkeep::proto::operation::{Recovered, Recovery};
 use streamkeep::store::{JournalState, PageLimit};
 use streamkeep::{Client, Cursor, Error, ErrorKind, Key, Result};
@@ -88,6 +89,15 @@ pub(crate) struct Report {
     pub(crate) first_output_ms: Option<u64>,
     /// What all attempts cost together, as far as the provider said.
     pub(crate) usage: Usage,
+    /// The tokens of each attempt.
+    #[serde(default)]
+    pub(crate) bill: Bill,
+    /// The dialect of each route, and the attempts that have not ended: what a
+    /// bill is made with.
+    #[serde(skip)]
+    routes: Vec<(String, Dialect)>,
+    #[serde(skip)]
+    open: Vec<AttemptStarted>,
     /// What can be done now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) options: Vec<RecoveryOption>,
@@ -113,6 +123,15 @@ pub(crate) struct Attempt {
     /// The provider's cursor it asked to go on after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<u64>,
+    /// The route it took.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) route: String,
+    /// Where it went.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) endpoint: String,
+    /// The model that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
     /// How it ended; missing while it runs, or when its writer died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<AttemptOver>,
@@ -133,6 +152,9 @@ pub(crate) struct AttemptOver {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_output_ms: Option<u64>,
     pub(crate) usage: Usage,
+    /// The longest time between two arrivals of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) longest_gap_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) request_id: Option<String>,
 }
@@ -151,6 +173,7 @@ impl AttemptOver {
             took_ms: ended.took_ms,
             first_output_ms: ended.first_output_ms,
             usage: ended.usage,
+            longest_gap_ms: ended.longest_gap_ms,
             request_id: ended.request_id.clone(),
         }
     }
@@ -241,6 +264,9 @@ impl Report {
             took_ms: 0,
             first_output_ms: None,
             usage: Usage::default(),
+            bill: Bill::default(),
+            routes: Vec::new(),
+            open: Vec::new(),
             options: Vec::new(),
         }
     }
@@ -264,6 +290,10 @@ impl Report {
             Control::Opened(opened) => {
                 opened.dialect.name().clone_into(&mut self.dialect);
                 self.url.clone_from(&opened.url);
+                self.routes = vec![(opened.route.clone(), opened.dialect)];
+                let fallbacks = opened.fallbacks.iter();
+                self.routes
+                    .extend(fallbacks.map(|note| (note.name.clone(), note.dialect)));
                 self.request_bytes = u64::try_from(opened.body.len()).unwrap_or(u64::MAX);
                 self.request = prompt.then(|| opened.body.clone());
             }
@@ -285,17 +315,32 @@ impl Report {
         for stopped in &mut self.interruptions {
             stopped.rests_here = false;
         }
+        self.open.push(started.clone());
         self.attempts.push(Attempt {
             number: started.attempt,
             kind: started.kind,
             started_at_ms: at_ms,
             after: started.after,
+            route: started.route.clone(),
+            endpoint: started.endpoint.clone(),
+            model: started.model.clone(),
             ended: None,
         });
     }
 
     fn attempt_ended(&mut self, ended: &AttemptEnded, began: u64) {
         self.usage.add(&ended.usage);
+        let open = self.open.iter();
+        if let Some(place) = open.clone().position(|open| open.attempt == ended.attempt) {
+            let started = self.open.swap_remove(place);
+            let mut routes = self.routes.iter();
+            let (_, dialect) = routes
+                .find(|(name, _)| *name == started.route)
+                .or_else(|| self.routes.first())
+                .cloned()
+                .unwrap_or((String::new(), Dialect::OpenAiChat));
+            self.bill.add(dialect, &started, ended);
+        }
         let Some(attempt) = self
             .attempts
             .iter_mut()
@@ -384,8 +429,8 @@ impl Report {
         }
     }
 
-    /// The cost as one line.
-    pub(crate) fn cost(&self) -> String {
+    /// How often and how long, as one line.
+    pub(crate) fn effort(&self) -> String {
         let mut parts = vec![format::count(
             u64::try_from(self.attempts.len()).unwrap_or(u64::MAX),
             "attempt",
@@ -394,9 +439,6 @@ impl Report {
             parts.push(format!("first output after {}", format::millis(first)));
         }
         parts.push(format!("{} in all", format::millis(self.took_ms)));
-        if let Some(usage) = format::usage(&self.usage) {
-            parts.push(format!("tokens: {usage}"));
-        }
         parts.join("; ")
     }
 }

@@ -6,9 +6,12 @@ use crate::exit::Exit;
 use crate::format;
 use crate::hints::{self, Hints};
 use crate::out::Out;
+use crate::prices;
 use crate::progress::label;
-use crate::report::{ABANDONED, Attempt, Report, Wanted};
+use crate::report::{ABANDONED, Report, Wanted};
+use crate::spent::Spent;
 use crate::table::Table;
+use serde::Serialize;
 use std::fmt::Write;
 use streamkeep::Result;
 use streamkeep::proto::model::Phase;
@@ -19,17 +22,33 @@ pub(crate) async fn run(context: &Context, args: ShowArgs) -> Result<Exit> {
         generation: args.generation,
         prompt: args.prompt,
     };
+    // Before anything else: a slip in the file is told at once.
+    let prices = prices::find(args.prices)?;
     let report = context.place.open_to_read().await?.report(wanted).await?;
+    let spent = Spent::new(&report.bill, prices.as_ref());
     let mut out = Out::new(&context.talk);
     if context.json {
-        out.json(&report).await;
+        out.json(&Shown {
+            report: &report,
+            spent: &spent,
+        })
+        .await;
     } else {
-        out.text(&text(&report, &context.place.hints())).await;
+        out.text(&text(&report, &spent, &context.place.hints()))
+            .await;
     }
     out.finish().map(|()| Exit::Complete)
 }
 
-fn text(report: &Report, hints: &Hints) -> String {
+/// What `show --json` prints.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    spent: &'a Spent,
+}
+
+fn text(report: &Report, spent: &Spent, hints: &Hints) -> String {
     let entry = &report.entry;
     let mut text = String::new();
     let mut field = |name: &str, value: &str| {
@@ -77,8 +96,11 @@ fn text(report: &Report, hints: &Hints) -> String {
         };
         field("response", &format!("{} ({what})", anchored.response_id));
     }
-    field("total", &report.cost());
-    let _ = write!(text, "\nattempts\n{}", attempts(&report.attempts).render(2));
+    field("took", &report.effort());
+    for (name, value) in spent.lines() {
+        field(name, &value);
+    }
+    let _ = write!(text, "\nattempts\n{}", attempts(report, spent).render(2));
     failures(&mut text, report);
     options(&mut text, report, hints);
     if let Some(request) = &report.request {
@@ -87,8 +109,8 @@ fn text(report: &Report, hints: &Hints) -> String {
     text
 }
 
-fn attempts(attempts: &[Attempt]) -> Table {
-    let mut table = Table::new(&[
+fn attempts(report: &Report, spent: &Spent) -> Table {
+    let mut head = vec![
         "#",
         "KIND",
         "STARTED",
@@ -99,11 +121,17 @@ fn attempts(attempts: &[Attempt]) -> Table {
         "PHASE",
         "THEN",
         "TOKENS",
-    ]);
-    for attempt in attempts {
+    ];
+    head.extend(spent.has_prices().then_some("COST"));
+    let mut table = Table::new(&head);
+    let first = report.attempts.first().map(|attempt| &attempt.route);
+    for attempt in &report.attempts {
         let none = || "-".to_owned();
         let kind = match attempt.after {
             Some(after) => format!("{} after {after}", attempt.kind.as_str()),
+            None if first.is_some_and(|first| *first != attempt.route) => {
+                format!("{} on {}", attempt.kind.as_str(), attempt.route)
+            }
             None => attempt.kind.as_str().to_owned(),
         };
         let mut row = vec![
@@ -125,8 +153,11 @@ fn attempts(attempts: &[Attempt]) -> Table {
                     0 => over.decision.clone(),
                     delay => format!("{} in {}", over.decision, format::millis(delay)),
                 },
-                format::usage(&over.usage).unwrap_or_else(none),
+                spent.tokens_of(attempt.number).unwrap_or_else(none),
             ]),
+        }
+        if spent.has_prices() && attempt.ended.is_some() {
+            row.push(spent.cost_of(attempt.number).unwrap_or_else(none));
         }
         table.row(row);
     }

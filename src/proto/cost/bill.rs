@@ -41,7 +41,8 @@ impl Fate {
 
 /// The cost of one answer: a line for each attempt that is over, in the order in
 /// which they ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Bill {
     lines: Vec<Line>,
 }
@@ -86,8 +87,9 @@ pub struct Total {
     pub input: u64,
     /// Tokens of answers.
     pub output: u64,
-    /// What they cost, as far as the table has prices.
-    pub amount: Money,
+    /// What they cost, as far as the table has prices; `None` without a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<Money>,
     /// The weakest basis of a line; `None` when no line has tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub basis: Option<UsageBasis>,
@@ -185,15 +187,23 @@ impl Bill {
         }
     }
 
+    /// Attempts that may have been billed though nobody said so.
+    pub fn may_be_billed(&self) -> usize {
+        let lines = self.lines.iter();
+        lines.filter(|line| line.may_be_billed).count()
+    }
+
     /// Its lines.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The lines of this fate together, or all of them. Without a table, nothing
-    /// has a price.
+    /// The lines of this fate together, or all of them.
     pub fn total(&self, fate: Option<Fate>, prices: Option<&PriceTable>) -> Total {
-        let mut total = Total::default();
+        let mut total = Total {
+            amount: prices.map(|_| Money::ZERO),
+            ..Total::default()
+        };
         let lines = self
             .lines
             .iter()
@@ -209,7 +219,7 @@ impl Bill {
             let missing = u32::from(tokens.input.is_none());
             total.without_input = total.without_input.saturating_add(missing);
             if let Some(cost) = prices.and_then(|prices| line.cost(prices)) {
-                total.amount = total.amount.plus(cost.amount);
+                total.amount = total.amount.map(|amount| amount.plus(cost.amount));
                 let unknown = u32::from(cost.unknown_model);
                 total.unknown_models = total.unknown_models.saturating_add(unknown);
             }
