@@ -14,13 +14,23 @@ use std::sync::Arc;
 ///
 /// It is added to a request at the last moment above the waterline, and is part
 /// of no journal, log line, metric, error or URL.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Credential(Form);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Form {
     ApiKey(SecretString),
     Header(String, SecretString),
+}
+
+impl fmt::Debug for Credential {
+    /// Not even the header's name: a secret may have been given in its place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Form::ApiKey(_) => "Credential(ApiKey)",
+            Form::Header(..) => "Credential(Header)",
+        })
+    }
 }
 
 impl Credential {
@@ -49,6 +59,13 @@ impl Credential {
                 let bearer = SecretString::from(format!("Bearer {}", secret.expose_secret()));
                 vec![("authorization".to_owned(), bearer)]
             }
+        }
+    }
+
+    /// The secret itself, to find it in what others say.
+    pub(super) fn secret(&self) -> &str {
+        match &self.0 {
+            Form::ApiKey(secret) | Form::Header(_, secret) => secret.expose_secret(),
         }
     }
 

@@ -88,7 +88,10 @@ pub(super) async fn run(
                 }
                 Output::Close { attempt } => upstreams.close(attempt),
                 Output::Tell { route, request } => tell(&means, &operation, route, request),
-                Output::Append(batch) => append = Some(write(&means, &lease, batch)),
+                Output::Append(mut batch) => {
+                    upstreams.mask().append(&mut batch);
+                    append = Some(write(&means, &lease, batch));
+                }
                 // The store wakes its watchers when it acknowledges; what is
                 // announced is exactly what can be read there.
                 Output::Announce(seq) => telling.announced(seq),
@@ -107,8 +110,14 @@ pub(super) async fn run(
                         }
                     }));
                 }
-                Output::Note(note) => telling.note(&operation, &note),
-                Output::Finish(outcome) => finished = Some(outcome),
+                Output::Note(mut note) => {
+                    upstreams.mask().note(&mut note);
+                    telling.note(&operation, &note);
+                }
+                Output::Finish(mut outcome) => {
+                    upstreams.mask().outcome(&mut outcome);
+                    finished = Some(outcome);
+                }
             }
         }
         if let Some(outcome) = finished {

@@ -13,6 +13,7 @@ mod driver;
 mod gate;
 mod handle;
 mod live;
+mod mask;
 mod recover;
 mod subscription;
 pub mod telling;

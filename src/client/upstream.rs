@@ -1,6 +1,7 @@
 //! The upstream exchanges of one operation: one, or two while a hedge runs.
 
 use super::Credential;
+use super::mask::Mask;
 use crate::proto::model::TransportFailure;
 use crate::proto::operation::{Fact, Refusal};
 use crate::transport::{Body, Outgoing, Response, Transport};
@@ -92,6 +93,14 @@ impl Upstreams {
             .iter()
             .find(|(used, _)| *used == route)
             .map(|(_, credential)| credential)
+    }
+
+    /// What must not be told: the credentials of the open exchanges, and of the
+    /// last one on each route.
+    pub(super) fn mask(&self) -> Mask<'_> {
+        let open = [&self.one, &self.other].into_iter().flatten();
+        let open = open.filter_map(|upstream| upstream.credential.as_ref());
+        Mask::new(open.chain(self.used.iter().map(|(_, credential)| credential)))
     }
 
     /// The next fact of any exchange; waits for ever when there is none. Without

@@ -15,6 +15,7 @@ use crate::proto::model::{Cursor, Generation, Key, Seq, WallTime};
 use bytes::{Bytes, BytesMut};
 use futures_core::future::BoxFuture;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -24,14 +25,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Keeps what it is given as encoded bytes, one buffer for each append, so that a
 /// small event does not keep the chunk alive that it came in. Bounded: see
 /// [`MemoryStore::with_max_bytes`].
-#[derive(Debug)]
 pub struct MemoryStore {
     vault: Mutex<Vault>,
     heads: Heads,
     max_bytes: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Vault {
     live: BTreeMap<Key, Journal>,
     gone: BTreeMap<Key, Gone>,
@@ -39,14 +39,12 @@ struct Vault {
     bytes: u64,
 }
 
-#[derive(Debug)]
 struct Journal {
     entry: Entry,
     /// By generation, ascending; the last is the current one. Never empty.
     runs: Vec<Run>,
 }
 
-#[derive(Debug)]
 struct Run {
     generation: Generation,
     /// Of an older generation as it was left; of the current one it stands in
@@ -55,7 +53,7 @@ struct Run {
     values: Vec<Value>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Value {
     first: Seq,
     frames: Bytes,
@@ -66,6 +64,18 @@ struct Value {
 const RUN_COST: u64 = 512;
 const GONE_COST: u64 = 384;
 const APPEND_COST: u64 = 64;
+
+impl fmt::Debug for MemoryStore {
+    /// How much it holds; what it holds are prompts and answers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let vault = self.vault.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("MemoryStore")
+            .field("journals", &vault.live.len())
+            .field("bytes", &vault.bytes)
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
+    }
+}
 
 impl MemoryStore {
     /// 256 MiB: a thousand answers of 250 KiB, and still a small part of a

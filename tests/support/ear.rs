@@ -1,4 +1,5 @@
-//! Hears everything that is traced in this process: every level, every field.
+//! Hears everything that is traced or logged in this process: every level, every
+//! field.
 
 use std::fmt::{self, Write};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -19,7 +20,11 @@ static HEARD: Mutex<Vec<Heard>> = Mutex::new(Vec::new());
 /// Begins to listen; the second time it does so already.
 pub(crate) fn listen() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
+    ONCE.call_once(|| {
+        tracing::subscriber::set_global_default(Ear).unwrap();
+        log::set_logger(&Ear).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+    });
 }
 
 /// Everything heard so far.
@@ -66,6 +71,22 @@ impl Visit for Into<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.0.push((field.name().to_owned(), value.to_owned()));
     }
+}
+
+impl log::Log for Ear {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        all().push(Heard {
+            what: record.level().to_string(),
+            target: record.target().to_owned(),
+            fields: vec![("message".to_owned(), record.args().to_string())],
+        });
+    }
+
+    fn flush(&self) {}
 }
 
 impl tracing::Subscriber for Ear {

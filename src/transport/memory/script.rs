@@ -4,6 +4,7 @@ use crate::error::ErrorKind;
 use crate::proto::model::{ResponseHead, TransportFailure};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +18,18 @@ use tokio::time::{Instant, sleep_until};
 /// 200, `content-type: text/event-stream`. A script that is over ends the body
 /// cleanly; one that is over before a head closes the connection without an
 /// answer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Exchange {
     steps: VecDeque<Step>,
+}
+
+impl fmt::Debug for Exchange {
+    /// How many steps are left; what they say is a model's text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange")
+            .field("steps", &self.steps.len())
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug)]
