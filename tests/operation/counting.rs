@@ -5,8 +5,8 @@ use crate::machine::{World, background, chat, messages};
 use std::time::Duration;
 use streamkeep::ErrorKind;
 use streamkeep::proto::journal::{AttemptEnded, Control};
-use streamkeep::proto::model::UsageBasis;
-use streamkeep::proto::operation::{Gaps, Hold, Note};
+use streamkeep::proto::model::{Phase, ResponseHead, UsageBasis};
+use streamkeep::proto::operation::{Fact, Gaps, Hold, Input, Note};
 
 const USAGE: &str = "data: {\"id\":\"c1\",\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n";
 
@@ -128,4 +128,48 @@ fn the_gaps_between_arrivals_of_output_are_counted() {
     let over = over(&world);
     assert_eq!(over[0].longest_gap_ms, Some(3_000));
     assert_eq!(over[0].first_output_ms, Some(400));
+}
+
+#[test]
+fn the_loser_of_a_race_has_no_count_but_of_its_prompt() {
+    let mut plan = messages("claude-sonnet-4-5");
+    plan.hedge_after = Some(Duration::from_secs(5));
+    let mut world = World::new(plan);
+    world.stream();
+    let (start, _) = MESSAGE.split_once("event: content_block_start").unwrap();
+    world.chunk(start);
+    world.pass(Duration::from_secs(6));
+    assert_eq!(world.attempts(), ["first", "hedge"]);
+    let second = |fact| Input::Upstream { attempt: 2, fact };
+    world.input(second(Fact::Head(ResponseHead {
+        status: 200,
+        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
+    })));
+    world.input(second(Fact::Chunk(MESSAGE.into())));
+    let over = over(&world);
+    assert_eq!(over[0].decision, "lost");
+    assert_eq!(counted(&over[0]), (None, Some("last_seen"), 0));
+    assert_eq!(over[0].usage.input, Some(31));
+}
+
+const MESSAGE: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"m\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":31,\"output_tokens\":1}}}\n\n\
+event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n";
+
+#[test]
+fn what_waited_for_its_turn_was_not_sent() {
+    for sent in [false, true] {
+        let mut world = World::new(chat());
+        world.fact(Fact::Queued);
+        if sent {
+            world.fact(Fact::Admitted);
+        }
+        world.input(Input::Cancel);
+        let expected = if sent {
+            Phase::PreStream
+        } else {
+            Phase::PreSend
+        };
+        assert_eq!(over(&world)[0].phase, expected);
+    }
 }

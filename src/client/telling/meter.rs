@@ -224,6 +224,25 @@ mod tests {
         assert_eq!(Seen::new().bounded(&"x".repeat(LONGEST + 1)), "other");
     }
 
+    #[cfg(feature = "prometheus")]
+    #[test]
+    fn what_runs_is_counted_for_as_long_as_it_runs() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let running = |number: u8| {
+            let line = format!("{} {number}\n", names::RUNNING);
+            assert!(handle.render().contains(&line), "{}", handle.render());
+        };
+        metrics::with_local_recorder(&recorder, || {
+            let (one, other) = (Running::new(), Running::new());
+            running(2);
+            drop(one);
+            running(1);
+            drop(other);
+            running(0);
+        });
+    }
+
     #[test]
     fn a_code_that_is_none_of_ours_is_not_told() {
         assert_eq!(code(Some("rate_limited")), "rate_limited");
