@@ -156,6 +156,7 @@ impl Client {
     /// Runs a new operation under a granted lease.
     pub(super) fn launch_new(&self, mut plan: Plan, lease: crate::store::Lease) -> Handle {
         plan.generation = lease.generation;
+        plan.hedge_after = self.inner.gate.hedge_delay(&plan.route.guarded_as());
         let operation = Operation::new(plan, self.inner.clock.now(), rand::random());
         self.launch(operation, lease, Attached::Started)
     }

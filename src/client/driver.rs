@@ -2,17 +2,18 @@
 
 use super::clock::Clock;
 use super::credential::Credentials;
+use super::gate::Gate;
 use super::live::Registry;
+use super::sending::{Sending, credential_of, refresh};
 use super::telling::Telling;
-use super::upstream::{Entered, Entering, Upstreams};
-use super::{Credential, CredentialProvider};
+use super::upstream::Upstreams;
 use crate::error::{Error, ErrorKind};
-use crate::proto::model::HttpRequest;
-use crate::proto::operation::{
-    Append, Input, Operation, Outcome, Output, Question, Refusal, Reply,
-};
+use crate::proto::budget::Cost;
+use crate::proto::guards::AttemptClass;
+use crate::proto::journal::AttemptKind;
+use crate::proto::operation::{Append, Input, Operation, Outcome, Output, Question, Reply};
 use crate::store::{Batch, Lease, Store};
-use crate::transport::{Outgoing, Transport};
+use crate::transport::Transport;
 use futures_core::future::BoxFuture;
 use std::future::{pending, poll_fn, ready};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{debug, warn};
+use tracing::warn;
 
 /// What a driver works with.
 #[derive(Clone, Debug)]
@@ -30,30 +31,14 @@ pub(super) struct Means {
     pub(super) credentials: Arc<Credentials>,
     pub(super) lease_for: Duration,
     pub(super) clock: Clock,
+    pub(super) gate: Gate,
     pub(super) live: Registry,
 }
-
-impl Means {
-    fn credential_of(
-        &self,
-        operation: &Operation,
-        route: usize,
-    ) -> Option<Arc<dyn CredentialProvider>> {
-        self.credentials
-            .of(operation.route(route), operation.route(0))
-    }
-}
-
-/// How long a credential may take to be had.
-const CREDENTIAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the store may take for one append before the operation counts it as
 /// lost. Long enough for a disk that is busy, short enough that nobody waits
 /// for one that is gone.
 const STORE_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long a cancel message to the provider may take.
-const TELL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs the machine to its outcome.
 ///
@@ -84,10 +69,15 @@ pub(super) async fn run(
                     request,
                 } => {
                     telling.opened(&operation, attempt, route);
-                    upstreams.open(attempt, route, enter(&means, &operation, route, request));
+                    let sending = Sending::new(&means, &operation, route, request);
+                    let class = class_of(operation.kind_of(attempt));
+                    upstreams.open(attempt, route, sending.in_turn(&means.gate, class));
                 }
                 Output::Close { attempt } => upstreams.close(attempt),
-                Output::Tell { route, request } => tell(&means, &operation, route, request),
+                Output::Tell { route, request } => {
+                    let sending = Sending::new(&means, &operation, route, request);
+                    sending.run_errand(&means.live);
+                }
                 Output::Append(mut batch) => {
                     upstreams.mask().append(&mut batch);
                     append = Some(write(&means, &lease, batch));
@@ -96,13 +86,7 @@ pub(super) async fn run(
                 // announced is exactly what can be read there.
                 Output::Announce(seq) => telling.announced(seq),
                 Output::Ask { id, question } => {
-                    let reply: BoxFuture<'static, Reply> = match question {
-                        Question::Refresh { route } => Box::pin(refresh(
-                            means.credential_of(&operation, route),
-                            upstreams.credential(route).cloned(),
-                        )),
-                        _ => Box::pin(ready(Reply::Yes)),
-                    };
+                    let reply = reply(&means, &operation, &upstreams, question);
                     replies.push(Box::pin(async move {
                         Input::Replied {
                             id,
@@ -113,6 +97,7 @@ pub(super) async fn run(
                 Output::Note(mut note) => {
                     upstreams.mask().note(&mut note);
                     telling.note(&operation, &note);
+                    upstreams.told(&note);
                 }
                 Output::Finish(mut outcome) => {
                     upstreams.mask().outcome(&mut outcome);
@@ -178,97 +163,39 @@ pub(super) async fn run(
     outcome
 }
 
-/// The request when its turn has come, with its credential.
-fn enter(means: &Means, operation: &Operation, route: usize, request: HttpRequest) -> Entering {
-    let dialect = operation.route(route).request().dialect();
-    let provider = means.credential_of(operation, route);
-    Box::pin(async move {
-        let credential = match provider {
-            Some(provider) => Some(current(provider.as_ref()).await?),
-            None => None,
-        };
-        let secret_headers = credential
-            .as_ref()
-            .map(|credential| credential.headers(dialect))
-            .unwrap_or_default();
-        Ok(Entered {
-            outgoing: Outgoing {
-                request,
-                secret_headers,
-            },
-            credential,
-        })
-    })
-}
-
-async fn current(provider: &dyn CredentialProvider) -> Result<Credential, Refusal> {
-    let message = match timeout(CREDENTIAL_LIMIT, provider.current()).await {
-        Ok(Ok(credential)) => return Ok(credential),
-        Ok(Err(error)) => format!("no credential for the request: {}", error.message()),
-        Err(_) => format!(
-            "no credential for the request within {} s",
-            CREDENTIAL_LIMIT.as_secs()
-        ),
-    };
-    Err(Refusal {
-        kind: ErrorKind::Auth,
-        message,
-        retry_after: None,
-    })
-}
-
-/// Whether there is another credential than the one that was refused.
-async fn refresh(
-    provider: Option<Arc<dyn CredentialProvider>>,
-    refused: Option<Credential>,
-) -> Reply {
-    let no = |message: &str| Reply::No {
-        message: message.to_owned(),
-        retry_after: None,
-    };
-    let (Some(provider), Some(refused)) = (provider, refused) else {
-        return no("there is no credential for this route");
-    };
-    let another = async {
-        // Somebody else may have refreshed it in the meantime.
-        let current = provider.current().await?;
-        if current.differs_from(&refused) {
-            return Ok(true);
+/// The reply to a question.
+fn reply(
+    means: &Means,
+    operation: &Operation,
+    upstreams: &Upstreams,
+    question: Question,
+) -> BoxFuture<'static, Reply> {
+    match question {
+        Question::Refresh { route } => {
+            let provider = credential_of(means, operation, route);
+            Box::pin(refresh(provider, upstreams.credential(route).cloned()))
         }
-        let fresh = provider.refresh(&refused).await?;
-        Ok::<_, Error>(fresh.differs_from(&refused))
-    };
-    match timeout(CREDENTIAL_LIMIT, another).await {
-        Ok(Ok(true)) => Reply::Yes,
-        Ok(Ok(false)) => no("there is no other credential than the one that was refused"),
-        Ok(Err(_)) => no("the credential could not be refreshed"),
-        Err(_) => no("the credential was not refreshed in time"),
+        Question::Spend { route, failure, .. } => {
+            let endpoint = operation.route(route).guarded_as();
+            let cost = failure.map_or(Cost::Hedge, Cost::of);
+            Box::pin(ready(match means.gate.spend(&endpoint, cost) {
+                Ok(()) => Reply::Yes,
+                Err(exhausted) => Reply::No {
+                    message: exhausted.to_string(),
+                    retry_after: exhausted.retry_after,
+                },
+            }))
+        }
     }
 }
 
-/// Tells the provider to stop, without waiting for it. The client is not idle
-/// until that is done.
-fn tell(means: &Means, operation: &Operation, route: usize, request: HttpRequest) {
-    let entering = enter(means, operation, route, request);
-    let transport = Arc::clone(&means.transport);
-    let errand = means.live.errand();
-    tokio::spawn(async move {
-        let _errand = errand;
-        let told = async {
-            match entering.await {
-                Ok(entered) => transport
-                    .open(entered.outgoing)
-                    .await
-                    .map_err(|failure| failure.kind),
-                Err(refusal) => Err(refusal.kind),
-            }
-        };
-        match timeout(TELL_LIMIT, told).await {
-            Ok(Ok(response)) => debug!(status = response.head.status, "provider was told to stop"),
-            Ok(Err(kind)) => warn!(%kind, "provider could not be told to stop"),
-            Err(_) => warn!("provider did not answer when told to stop"),
-        }
-    });
+/// What the guards count an attempt as.
+fn class_of(kind: Option<AttemptKind>) -> AttemptClass {
+    match kind {
+        Some(AttemptKind::First) | None => AttemptClass::First,
+        Some(AttemptKind::Hedge) => AttemptClass::Hedge,
+        Some(_) => AttemptClass::Again,
+    }
 }
 
 fn write(means: &Means, lease: &Lease, append: Append) -> BoxFuture<'static, Input> {

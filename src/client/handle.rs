@@ -151,6 +151,7 @@ impl Client {
             credentials: Arc::clone(&self.inner.credentials),
             lease_for: self.inner.lease_for,
             clock: self.inner.clock,
+            gate: self.inner.gate.clone(),
             live: self.inner.live.clone(),
         };
         let handle = Handle {

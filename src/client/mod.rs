@@ -15,6 +15,7 @@ mod handle;
 mod live;
 mod mask;
 mod recover;
+mod sending;
 mod subscription;
 pub mod telling;
 mod upstream;
@@ -33,6 +34,7 @@ pub(crate) use clock::wall_clock;
 use crate::error::Result;
 use crate::proto::cost::PriceTable;
 use crate::proto::dialect::Request;
+use crate::proto::guards::GuardsSnapshot;
 use crate::proto::model::Key;
 use crate::store::{Collected, JournalState, Store};
 use crate::transport::Transport;
@@ -77,6 +79,7 @@ struct Inner {
     keep_for: Duration,
     defaults: Defaults,
     clock: Clock,
+    gate: Gate,
     live: Registry,
     prices: Option<Arc<PriceTable>>,
 }
@@ -115,6 +118,12 @@ impl Client {
     /// The store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
+    }
+
+    /// Where the guards stand that all operations of this client share: budgets,
+    /// circuits, limits.
+    pub fn guards(&self) -> GuardsSnapshot {
+        self.inner.gate.snapshot()
     }
 
     /// Waits until no operation of this client is running, and every provider

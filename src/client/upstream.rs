@@ -1,14 +1,19 @@
 //! The upstream exchanges of one operation: one, or two while a hedge runs.
 
 use super::Credential;
+use super::gate::Permit;
 use super::mask::Mask;
+use crate::error::ErrorKind;
+use crate::proto::guards::Report;
+use crate::proto::journal::AttemptEnded;
 use crate::proto::model::TransportFailure;
-use crate::proto::operation::{Fact, Refusal};
+use crate::proto::operation::{Fact, Note, Refusal};
 use crate::transport::{Body, Outgoing, Response, Transport};
 use futures_core::future::BoxFuture;
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 /// A request on its way to its turn.
 pub(super) type Entering = BoxFuture<'static, Result<Entered, Refusal>>;
@@ -18,6 +23,8 @@ pub(super) struct Entered {
     pub(super) outgoing: Outgoing,
     /// The credential that goes with it.
     pub(super) credential: Option<Credential>,
+    /// Its right to be in flight.
+    pub(super) permit: Permit,
 }
 
 /// The exchanges that are open.
@@ -28,6 +35,8 @@ pub(super) struct Upstreams {
     other: Option<Upstream>,
     /// The credential that went out last on each route.
     used: Vec<(usize, Credential)>,
+    /// The permits of those that are closed and not told of yet.
+    closed: Vec<(u32, Permit)>,
 }
 
 struct Upstream {
@@ -35,6 +44,7 @@ struct Upstream {
     route: usize,
     transport: Arc<dyn Transport>,
     credential: Option<Credential>,
+    permit: Option<Permit>,
     state: State,
 }
 
@@ -56,6 +66,7 @@ impl Upstreams {
             one: None,
             other: None,
             used: Vec::new(),
+            closed: Vec::new(),
         }
     }
 
@@ -72,19 +83,64 @@ impl Upstreams {
             route,
             transport: Arc::clone(&self.transport),
             credential: None,
+            permit: None,
             state: State::New(entering),
         });
     }
 
     pub(super) fn close(&mut self, attempt: u32) {
         for place in [&mut self.one, &mut self.other] {
-            if let Some(upstream) = place.take_if(|upstream| upstream.attempt == attempt)
-                && let Some(credential) = upstream.credential
-            {
+            let Some(upstream) = place.take_if(|upstream| upstream.attempt == attempt) else {
+                continue;
+            };
+            if let Some(credential) = upstream.credential {
                 self.used.retain(|(route, _)| *route != upstream.route);
                 self.used.push((upstream.route, credential));
             }
+            if let Some(permit) = upstream.permit {
+                self.closed.push((attempt, permit));
+            }
         }
+    }
+
+    /// Something of an attempt is known: its permit tells the guards.
+    pub(super) fn told(&mut self, note: &Note) {
+        match note {
+            Note::FirstOutput { attempt, after } => {
+                for upstream in [&self.one, &self.other].into_iter().flatten() {
+                    if upstream.attempt == *attempt
+                        && let Some(permit) = &upstream.permit
+                    {
+                        permit.first_token(*after);
+                    }
+                }
+            }
+            Note::Ended(attempt) => self.ended(&attempt.ended),
+        }
+    }
+
+    /// One that was not let through has no permit, and tells nothing.
+    fn ended(&mut self, ended: &AttemptEnded) {
+        self.close(ended.attempt);
+        let Some(position) = self
+            .closed
+            .iter()
+            .position(|(closed, _)| *closed == ended.attempt)
+        else {
+            return;
+        };
+        let (_, permit) = self.closed.swap_remove(position);
+        let report = match &ended.failure {
+            Some(failure) => {
+                let kind = ErrorKind::from_code(&failure.kind).unwrap_or(ErrorKind::Internal);
+                let wait = failure.retry_after_ms.map(Duration::from_millis);
+                Report::failure(kind).with_retry_after(wait)
+            }
+            // It lost a race: nothing is to be learnt from it.
+            None if ended.decision == "lost" => Report::cancelled(),
+            None => Report::success(),
+        };
+        permit.done(&report);
     }
 
     /// The credential that went out last on this route, of those that are closed.
@@ -170,8 +226,10 @@ impl Upstream {
             Ok(Entered {
                 outgoing,
                 credential,
+                permit,
             }) => {
                 self.credential = credential;
+                self.permit = Some(permit);
                 let transport = Arc::clone(&self.transport);
                 self.state =
                     State::Opening(Box::pin(async move { transport.open(outgoing).await }));

@@ -27,7 +27,7 @@ pub(crate) const RETRY: RetryPolicy = RetryPolicy {
     min_delay: Duration::from_millis(1),
     max_retry_after: Duration::from_secs(1),
     within: None,
-    failover_on_500: false,
+    ..RetryPolicy::INTERACTIVE
 };
 
 pub(crate) fn key(story: &str) -> Key {

@@ -382,6 +382,19 @@ impl Operation {
         self.plan.prompt_version.as_deref()
     }
 
+    /// What an exchange that is under way was made for.
+    pub fn kind_of(&self, attempt: u32) -> Option<AttemptKind> {
+        let own = match &self.state {
+            State::Opening(exchange, _) | State::Exchanging(exchange) => Some(exchange),
+            _ => None,
+        };
+        let rival = self.rival.as_ref().map(|rival| &rival.exchange);
+        own.into_iter()
+            .chain(rival)
+            .find(|exchange| exchange.number == attempt)
+            .map(|exchange| exchange.kind)
+    }
+
     /// Whether output was committed.
     pub fn is_committed(&self) -> bool {
         self.committed

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::proto::dialect::Request;
 use crate::proto::journal::RouteNote;
+use crate::proto::model::EndpointId;
 use std::fmt;
 
 /// One place that can answer: an endpoint, with the request for it.
@@ -96,11 +97,11 @@ impl Route {
         self.larger_context
     }
 
-    /// What is guarded together: route, place and model. The credential goes
+    /// What is guarded together: place, model and route. The credential goes
     /// with the route.
-    pub fn guarded_as(&self) -> String {
+    pub fn guarded_as(&self) -> EndpointId {
         let model = self.request.model().unwrap_or_default();
-        format!("{} {} {model}", self.name, self.request.host())
+        EndpointId::of(self.request.host(), model, &self.name)
     }
 
     /// The route as the first record keeps it: without a body where that follows
