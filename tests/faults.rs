@@ -356,3 +356,33 @@ async fn s16_the_fallbacks_model_and_usage_are_told() {
     seen.is_whole_from("other");
     assert!(seen.asked.len() <= 6);
 }
+
+#[tokio::test(start_paused = true)]
+async fn s15_an_outage_opens_the_circuit_and_its_end_is_noticed_soon() {
+    let transport = MemoryTransport::new();
+    transport.repeat_for(MAIN, unavailable());
+    transport.repeat_for(OTHER, whole("other"));
+    let client = client(&transport);
+    let began = Instant::now();
+    let mut back = None;
+    for number in 0..30_u32 {
+        let at = SECOND * 4 * number;
+        tokio::time::advance(at.saturating_sub(began.elapsed())).await;
+        if began.elapsed() >= SECOND * 60 {
+            transport.repeat_for(MAIN, whole("main"));
+        }
+        let seen = call(&client, &transport, Some(other())).await;
+        assert_eq!(seen.text(), sixty_words(), "request {number} is answered");
+        if seen.result.unwrap().model.as_deref() == Some("main") {
+            back.get_or_insert_with(|| began.elapsed());
+        }
+    }
+    let back = back.expect("it came back");
+    assert!(back <= SECOND * 90, "back after {back:?}");
+    let during = transport
+        .calls()
+        .iter()
+        .filter(|call| call.outgoing.request.url.starts_with(MAIN) && call.after < SECOND * 60)
+        .count();
+    assert!(during <= 10, "{during} requests to a server that was down");
+}

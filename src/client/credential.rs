@@ -35,7 +35,7 @@ impl fmt::Debug for Credential {
 
 impl Credential {
     /// An API key, sent the way the dialect's provider expects it: `x-api-key`
-    /// for Anthropic, `authorization: Bearer` elsewhere.
+    /// for Anthropic, `x-goog-api-key` for Gemini, `authorization: Bearer` elsewhere.
     pub fn api_key(secret: impl Into<String>) -> Self {
         Self(Form::ApiKey(SecretString::from(secret.into())))
     }
@@ -54,6 +54,9 @@ impl Credential {
             Form::Header(name, secret) => vec![(name.clone(), secret.clone())],
             Form::ApiKey(secret) if dialect == Dialect::AnthropicMessages => {
                 vec![("x-api-key".to_owned(), secret.clone())]
+            }
+            Form::ApiKey(secret) if dialect == Dialect::GeminiGenerate => {
+                vec![("x-goog-api-key".to_owned(), secret.clone())]
             }
             Form::ApiKey(secret) => {
                 let bearer = SecretString::from(format!("Bearer {}", secret.expose_secret()));

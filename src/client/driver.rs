@@ -70,7 +70,11 @@ pub(super) async fn run(
                 } => {
                     telling.opened(&operation, attempt, route);
                     let sending = Sending::new(&means, &operation, route, request);
-                    let class = class_of(operation.kind_of(attempt));
+                    let class = match operation.kind_of(attempt) {
+                        Some(AttemptKind::Hedge) => AttemptClass::Hedge,
+                        Some(_) if upstreams.let_through() => AttemptClass::Again,
+                        _ => AttemptClass::First,
+                    };
                     upstreams.open(attempt, route, sending.in_turn(&means.gate, class));
                 }
                 Output::Close { attempt } => upstreams.close(attempt),
@@ -186,15 +190,6 @@ fn reply(
                 },
             }))
         }
-    }
-}
-
-/// What the guards count an attempt as.
-fn class_of(kind: Option<AttemptKind>) -> AttemptClass {
-    match kind {
-        Some(AttemptKind::First) | None => AttemptClass::First,
-        Some(AttemptKind::Hedge) => AttemptClass::Hedge,
-        Some(_) => AttemptClass::Again,
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Upstreams {
     used: Vec<(usize, Credential)>,
     /// The permits of those that are closed and not told of yet.
     closed: Vec<(u32, Permit)>,
+    /// Whether any request was let through.
+    let_through: bool,
 }
 
 struct Upstream {
@@ -67,6 +69,7 @@ impl Upstreams {
             other: None,
             used: Vec::new(),
             closed: Vec::new(),
+            let_through: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl Upstreams {
             let Some(upstream) = place.take_if(|upstream| upstream.attempt == attempt) else {
                 continue;
             };
+            self.let_through |= upstream.permit.is_some();
             if let Some(credential) = upstream.credential {
                 self.used.retain(|(route, _)| *route != upstream.route);
                 self.used.push((upstream.route, credential));
@@ -101,6 +105,12 @@ impl Upstreams {
                 self.closed.push((attempt, permit));
             }
         }
+    }
+
+    /// Whether any request was let through: what follows one repeats it, and what
+    /// goes elsewhere because none was does not.
+    pub(super) fn let_through(&self) -> bool {
+        self.let_through
     }
 
     /// Something of an attempt is known: its permit tells the guards.

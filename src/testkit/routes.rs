@@ -101,6 +101,7 @@ impl Route<'_> {
             ["v1", "messages"] => (Dialect::AnthropicMessages, None),
             ["v1", "responses"] => (Dialect::OpenAiResponses, None),
             ["v1", "responses", id] => (Dialect::OpenAiResponses, Some((id, false))),
+            ["v1beta", "models", model] if model.contains(':') => (Dialect::GeminiGenerate, None),
             ["v1", "responses", id, "cancel"] => (Dialect::OpenAiResponses, Some((id, true))),
             _ => {
                 let dialect = self.scenario.dialect.unwrap_or(Dialect::OpenAiChat);
@@ -123,11 +124,21 @@ impl Route<'_> {
             return self.failed(dialect, 400, Some("expected a JSON object as the body"));
         };
         let flag = |name: &str| request.get(name).and_then(Value::as_bool) == Some(true);
+        // Gemini names model and verb in the path.
+        let (path, _) = self
+            .request
+            .target
+            .split_once('?')
+            .unwrap_or((&self.request.target, ""));
+        let in_path = path
+            .rsplit_once('/')
+            .and_then(|(_, last)| last.rsplit_once(':'))
+            .filter(|_| dialect == Dialect::GeminiGenerate);
         let asked = Asked {
             number: self.number,
-            model: request
-                .get("model")
-                .and_then(Value::as_str)
+            model: in_path
+                .map(|(model, _)| model)
+                .or_else(|| request.get("model").and_then(Value::as_str))
                 .unwrap_or("test-model")
                 .to_owned(),
             include_usage: request
@@ -137,7 +148,10 @@ impl Route<'_> {
             background: dialect == Dialect::OpenAiResponses && flag("background"),
         };
         let answer = self.answer(&request);
-        let stream = flag("stream");
+        let stream = in_path.map_or_else(
+            || flag("stream"),
+            |(_, verb)| verb == "streamGenerateContent",
+        );
         if asked.background {
             return self.create_background(&asked, &answer, stream);
         }

@@ -101,6 +101,11 @@ impl Scenario {
         Self::of(Dialect::AnthropicMessages)
     }
 
+    /// Google Gemini only.
+    pub fn gemini() -> Self {
+        Self::of(Dialect::GeminiGenerate)
+    }
+
     // The answer.
 
     /// The answer is `n` numbered words: see [`Words::numbered`].

@@ -374,7 +374,6 @@ pub(crate) fn unread(case: &Case) -> Vec<&'static str> {
 
 fn fields_unread(expect: &Expect) -> Vec<&'static str> {
     let read = [
-        ("other_parts", expect.other_parts.is_some()),
         (
             "reconnect_delay_min_ms",
             expect.reconnect_delay_min_ms.is_some(),

@@ -230,6 +230,10 @@ fn request(case: &Case, url: &str) -> Request {
             );
             ("/v1/responses", body)
         }
+        Protocol::Gemini => (
+            "/v1beta/models/m:streamGenerateContent?alt=sse",
+            r#"{"contents":[{"role":"user","parts":[{"text":"ping"}]}]}"#.to_owned(),
+        ),
         other => panic!("no request is known for {other:?}"),
     };
     let dialect = dialect_of(case.protocol).unwrap();

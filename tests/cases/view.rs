@@ -176,6 +176,12 @@ fn errors(records: &[Record]) -> usize {
     records.iter().filter(tells).count()
 }
 
+fn has_event(records: &[Record]) -> bool {
+    records
+        .iter()
+        .any(|record| matches!(record.body, Body::Event(_)))
+}
+
 /// Events that begin an answer, as a reader of its dialect knows them.
 fn starts(records: &[Record]) -> usize {
     let recovered = fold(records);
@@ -183,6 +189,8 @@ fn starts(records: &[Record]) -> usize {
         Dialect::OpenAiChat => r#""role":"assistant""#,
         Dialect::OpenAiResponses => r#""type":"response.created""#,
         Dialect::AnthropicMessages => r#""type":"message_start""#,
+        // It has no event that begins: its chunks are all alike.
+        Dialect::GeminiGenerate => return usize::from(has_event(records)),
         other => panic!("no start is known for {other}"),
     };
     records

@@ -47,7 +47,8 @@ pub(crate) fn dialect_of(protocol: Protocol) -> Option<Dialect> {
         Protocol::OpenaiChat => Some(Dialect::OpenAiChat),
         Protocol::OpenaiResponses => Some(Dialect::OpenAiResponses),
         Protocol::Anthropic => Some(Dialect::AnthropicMessages),
-        Protocol::Gemini | Protocol::OllamaNdjson | Protocol::Sse | Protocol::Gateway => None,
+        Protocol::Gemini => Some(Dialect::GeminiGenerate),
+        Protocol::OllamaNdjson | Protocol::Sse | Protocol::Gateway => None,
     }
 }
 

@@ -60,13 +60,15 @@ async fn a_dialect_is_known_or_asked_for() {
         ])
         .await;
     ran.ends_with(2).says(&[
-        "expected one of openai_chat, openai_responses, anthropic_messages, but found `klingon`",
+        "expected one of openai_chat, openai_responses, anthropic_messages, gemini_generate, but found `klingon`",
     ]);
     let ran = desk
         .run(&["send", &body, "--url", "http://127.0.0.1:1/v1/completions"])
         .await;
-    ran.ends_with(2)
-        .says(&["/chat/completions, /responses or /messages", "--dialect"]);
+    ran.ends_with(2).says(&[
+        "/chat/completions, /responses, /messages or :streamGenerateContent",
+        "--dialect",
+    ]);
     is_one_block(&ran);
 }
 

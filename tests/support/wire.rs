@@ -50,6 +50,7 @@ pub(crate) fn path(dialect: Dialect) -> &'static str {
         Dialect::OpenAiChat => "/v1/chat/completions",
         Dialect::OpenAiResponses => "/v1/responses",
         Dialect::AnthropicMessages => "/v1/messages",
+        Dialect::GeminiGenerate => "/v1beta/models/m:streamGenerateContent?alt=sse",
         other => panic!("no path for {other}"),
     }
 }
@@ -223,6 +224,7 @@ pub(crate) fn text_of(payloads: &[Value]) -> String {
             payload
                 .pointer("/choices/0/delta/content")
                 .or_else(|| payload.pointer("/delta/text"))
+                .or_else(|| payload.pointer("/candidates/0/content/parts/0/text"))
                 .or_else(|| {
                     payload
                         .get("delta")

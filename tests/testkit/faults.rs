@@ -183,6 +183,7 @@ async fn a_clean_end_can_lack_the_terminal_event() {
                 "response.completed",
                 "message_delta",
                 "message_stop",
+                "finishReason",
             ] {
                 assert!(!text.contains(proof), "{proof}");
             }
@@ -234,6 +235,12 @@ fn check_in_band(dialect: Dialect, failure: Failure, at: usize, got: &Received) 
             assert_eq!(all.len(), at + 1);
             assert_eq!(got.events().last().unwrap().1, "[DONE]");
             for key in ["message", "type", "param", "code"] {
+                assert!(error["error"].get(key).is_some(), "{key}");
+            }
+        }
+        Dialect::GeminiGenerate => {
+            assert_eq!(all.len(), at + 1);
+            for key in ["message", "status", "code"] {
                 assert!(error["error"].get(key).is_some(), "{key}");
             }
         }
@@ -392,7 +399,11 @@ async fn a_status_has_the_dialects_body_and_the_headers_asked_for() {
         assert_eq!(got.header("retry-after"), Some("3"));
         assert_eq!(got.header("retry-after-ms"), Some("1500"));
         assert_eq!(got.header("x-should-retry"), Some("false"));
-        assert_eq!(got.json()["error"]["type"], "rate_limit_error");
+        let word = match dialect {
+            Dialect::GeminiGenerate => ("status", "RESOURCE_EXHAUSTED"),
+            _ => ("type", "rate_limit_error"),
+        };
+        assert_eq!(got.json()["error"][word.0], word.1);
         assert_eq!(got.json()["error"]["message"], "slow down");
         assert_eq!(got.body_end(), BodyEnd::Whole);
     }

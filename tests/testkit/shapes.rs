@@ -254,11 +254,23 @@ async fn without_stream_the_answer_is_one_document() {
             .tool_call("f", &json!({"a": 1}));
         let upstream = Upstream::start(scenario).await.unwrap();
         let body = r#"{"model":"m"}"#;
-        let got = exchange(&upstream.url(), "POST", path(*dialect), body).await;
+        // Gemini says in the URL whether it streams.
+        let path = path(*dialect).replace("streamGenerateContent", "generateContent");
+        let got = exchange(&upstream.url(), "POST", &path, body).await;
         assert_eq!(got.header("content-type"), Some("application/json"));
         let got = got.json();
-        assert_eq!(got["model"], "m");
+        let model = match dialect {
+            Dialect::GeminiGenerate => "modelVersion",
+            _ => "model",
+        };
+        assert_eq!(got[model], "m");
         match dialect {
+            Dialect::GeminiGenerate => {
+                let parts = &got["candidates"][0]["content"]["parts"];
+                assert_eq!(parts[1]["text"], "w1 w2 w3");
+                assert_eq!(parts[2]["functionCall"]["args"], json!({"a": 1}));
+                assert_eq!(got["candidates"][0]["finishReason"], "STOP");
+            }
             Dialect::OpenAiChat => {
                 assert_eq!(got["choices"][0]["message"]["content"], "w1 w2 w3");
                 assert_eq!(got["choices"][0]["finish_reason"], "tool_calls");

@@ -63,7 +63,7 @@ fn dialect(args: &SendArgs) -> Result<Dialect> {
     args.dialect.or_else(|| values::dialect_of_url(&args.url)).ok_or_else(|| {
         Error::new(
             ErrorKind::Config,
-            "expected a URL whose path ends in /chat/completions, /responses or /messages, but found another; \
+            "expected a URL whose path ends in /chat/completions, /responses, /messages or :streamGenerateContent, but found another; \
              name its vocabulary with --dialect",
         )
     })

@@ -110,6 +110,8 @@ pub(crate) fn dialect_of_url(url: &str) -> Option<Dialect> {
         Some(Dialect::OpenAiResponses)
     } else if ends("/messages") {
         Some(Dialect::AnthropicMessages)
+    } else if ends(":streamGenerateContent") || ends(":generateContent") {
+        Some(Dialect::GeminiGenerate)
     } else {
         None
     }

@@ -40,6 +40,7 @@ pub(super) fn name(dialect: Dialect, host: &str) -> &'static str {
 fn flavour(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::AnthropicMessages => "anthropic",
+        Dialect::GeminiGenerate => "gcp.gemini",
         Dialect::OpenAiChat | Dialect::OpenAiResponses => "openai",
     }
 }

@@ -16,8 +16,8 @@
 //!   [`Interpreter::completion`].
 //! - Proof of completion: chat, a finish reason of every candidate that was seen;
 //!   Responses, `response.completed` or `response.incomplete`; Anthropic, a stop
-//!   reason with every block closed, or with `message_stop` behind it. An end marker
-//!   alone only claims, and behind an error it does not even that.
+//!   reason with every block closed, or with `message_stop` behind it; Gemini, a
+//!   finish reason of every candidate, at the end of the body. An end marker alone only claims, and behind an error it does not even that.
 //! - Text of a refusal without any answer text makes a plain stop a
 //!   [`StopReason::Refusal`](super::model::StopReason::Refusal): neither chat nor
 //!   Responses has a reason of its own for it.
@@ -30,6 +30,7 @@ mod body;
 mod chat;
 mod continuation;
 mod errors;
+mod gemini;
 mod head;
 mod hint;
 mod lenient;
@@ -64,6 +65,7 @@ pub fn interpreter(dialect: Dialect) -> Box<dyn Interpreter> {
         Dialect::OpenAiChat => Box::<chat::Chat>::default(),
         Dialect::OpenAiResponses => Box::<responses::Responses>::default(),
         Dialect::AnthropicMessages => Box::<anthropic::Anthropic>::default(),
+        Dialect::GeminiGenerate => Box::<gemini::Gemini>::default(),
     }
 }
 
@@ -76,6 +78,7 @@ pub fn interpreter_after(dialect: Dialect, seen: &Answer) -> Box<dyn Interpreter
         Dialect::OpenAiChat => Box::new(chat::Chat::after(seen)),
         Dialect::OpenAiResponses => Box::new(responses::Responses::after(seen)),
         Dialect::AnthropicMessages => Box::new(anthropic::Anthropic::after(seen)),
+        Dialect::GeminiGenerate => Box::new(gemini::Gemini::after(seen)),
     }
 }
 
@@ -155,4 +158,10 @@ pub trait Interpreter: fmt::Debug + Send {
 
     /// How sure it is, after the events read so far, that the answer is whole.
     fn completion(&self) -> Completion;
+
+    /// Whether only the end of the body says that nothing follows a proof: then
+    /// the connection is not closed soon after it (default: no).
+    fn ends_with_its_body(&self) -> bool {
+        false
+    }
 }

@@ -5,8 +5,8 @@ mod chat;
 mod message;
 mod response;
 
-use super::Malformed;
 use super::payload::malformed;
+use super::{Malformed, gemini};
 use crate::proto::model::{Answer, Dialect};
 use crate::proto::sse::Event;
 use serde_json::{Map, Value};
@@ -48,6 +48,14 @@ pub enum ExpandError {
 /// [`ExpandError`], by name.
 pub fn expand(dialect: Dialect, json: &str, seen: &Answer) -> Result<Vec<Event>, ExpandError> {
     let root: Value = serde_json::from_str(json).map_err(|error| malformed(dialect, &error))?;
+    if dialect == Dialect::GeminiGenerate {
+        return gemini::expand(&root).ok_or_else(|| {
+            ExpandError::Malformed(Malformed {
+                dialect,
+                found: "it is neither an answer nor a list of its fragments".to_owned(),
+            })
+        });
+    }
     let Value::Object(root) = root else {
         return Err(ExpandError::Malformed(Malformed {
             dialect,
@@ -58,6 +66,8 @@ pub fn expand(dialect: Dialect, json: &str, seen: &Answer) -> Result<Vec<Event>,
         Dialect::OpenAiChat => chat::expand(&root, seen),
         Dialect::OpenAiResponses => response::expand(&root, seen),
         Dialect::AnthropicMessages => message::expand(&root, seen),
+        // Handled above: its list of fragments is no object.
+        Dialect::GeminiGenerate => Ok(Vec::new()),
     }
 }
 

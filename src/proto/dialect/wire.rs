@@ -1,6 +1,7 @@
 //! The request side: what is sent to a provider, as plain values.
 
 mod canonical;
+mod gemini;
 mod headers;
 mod members;
 mod url;
@@ -39,8 +40,12 @@ pub struct Request {
 
 impl Request {
     /// Checks and takes a request. `url` is the dialect's endpoint for new
-    /// answers (`.../chat/completions`, `.../responses`, `.../messages`); `body` is
-    /// a JSON object.
+    /// answers (`.../chat/completions`, `.../responses`, `.../messages`,
+    /// `.../models/{model}:streamGenerateContent`); `body` is a JSON object.
+    ///
+    /// Gemini says by the URL what others say in the body: `:generateContent`
+    /// becomes `:streamGenerateContent`, `alt=sse` is added, and the body stays as
+    /// it is.
     ///
     /// # Errors
     ///
@@ -54,8 +59,11 @@ impl Request {
         url: impl Into<String>,
         body: impl Into<Vec<u8>>,
     ) -> Result<Self, Error> {
-        let url = url.into();
+        let mut url = url.into();
         url::check(&url)?;
+        let gemini = (dialect == Dialect::GeminiGenerate)
+            .then(|| gemini::endpoint(&mut url))
+            .transpose()?;
         let body = Bytes::from(body.into());
         let text = std::str::from_utf8(&body)
             .map_err(|_| invalid("expected a body of UTF-8 text, but found other bytes"))?;
@@ -66,10 +74,13 @@ impl Request {
             ));
         };
         let fingerprint = fingerprint(dialect, &url, &object);
-        let wanted_stream = object.get("stream") == Some(&Value::Bool(true));
+        let wanted_stream = match &gemini {
+            Some(endpoint) => endpoint.streams,
+            None => object.get("stream") == Some(&Value::Bool(true)),
+        };
         let needs_usage = dialect == Dialect::OpenAiChat
             && object.get("stream_options").is_none_or(Value::is_null);
-        let rewritten = if wanted_stream && !needs_usage {
+        let rewritten = if gemini.is_some() || (wanted_stream && !needs_usage) {
             None
         } else {
             let mut members: Members<'_> =
@@ -85,10 +96,13 @@ impl Request {
             url,
             headers: Vec::new(),
             fingerprint,
-            model: object
-                .get("model")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
+            model: match gemini {
+                Some(endpoint) => Some(endpoint.model),
+                None => object
+                    .get("model")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+            },
             wanted_stream,
             background: dialect == Dialect::OpenAiResponses
                 && object.get("background") == Some(&Value::Bool(true)),
@@ -182,6 +196,8 @@ impl Request {
     /// [`Request::new`].
     pub fn at(&self, url: impl Into<String>, model: Option<&str>) -> Result<Self, Error> {
         let body = match model {
+            // Its model is in the URL.
+            Some(_) if self.dialect == Dialect::GeminiGenerate => self.body.to_vec(),
             None => self.body.to_vec(),
             Some(model) => {
                 let mut members: Members<'_> =

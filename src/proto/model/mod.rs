@@ -32,11 +32,13 @@ pub enum Dialect {
     /// OpenAI Chat Completions, and the many servers that speak it.
     #[serde(rename = "openai_chat")]
     OpenAiChat,
-    /// OpenAI Responses: the only one of the three with a cursor of its own.
+    /// OpenAI Responses: the only one of these with a cursor of its own.
     #[serde(rename = "openai_responses")]
     OpenAiResponses,
     /// Anthropic Messages.
     AnthropicMessages,
+    /// Google Gemini, `streamGenerateContent`.
+    GeminiGenerate,
 }
 
 impl Dialect {
@@ -45,6 +47,7 @@ impl Dialect {
         Self::OpenAiChat,
         Self::OpenAiResponses,
         Self::AnthropicMessages,
+        Self::GeminiGenerate,
     ];
 
     /// The dialect's name in configuration, journals and output.
@@ -53,6 +56,7 @@ impl Dialect {
             Self::OpenAiChat => "openai_chat",
             Self::OpenAiResponses => "openai_responses",
             Self::AnthropicMessages => "anthropic_messages",
+            Self::GeminiGenerate => "gemini_generate",
         }
     }
 

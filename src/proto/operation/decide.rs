@@ -84,6 +84,11 @@ impl Operation {
             None => self.give_up(now, Some(exchange), failure),
             Some(next) => {
                 let attempt = self.attempt(now, exchange, Some(failure));
+                // What was not let through was never sent: going elsewhere with
+                // it repeats nothing.
+                if is_refused(failure.kind) && next.kind == AttemptKind::Failover {
+                    return self.follow(now, attempt, next);
+                }
                 self.ask_to_spend(attempt, failure, next)
             }
         }
@@ -375,6 +380,11 @@ impl Operation {
             gaps: tally.gaps,
         }
     }
+}
+
+/// Whether the request was stopped on this side, before it was sent.
+fn is_refused(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::CircuitOpen | ErrorKind::Saturated)
 }
 
 /// Whether a failure of this kind says nothing about the provider's run, only

@@ -284,6 +284,8 @@ impl Operation {
         // another candidate that begins takes the proof back.
         if !self.is_proven() {
             exchange.finished = None;
+        } else if self.interpreter.ends_with_its_body() {
+            // Nothing but the end of the body, or a clock, ends the wait.
         } else if exchange.finished.is_none() || deltas.iter().any(Delta::is_output) {
             exchange.finished = Some(now.moment);
         }

@@ -72,7 +72,9 @@ impl Failure {
     pub(crate) fn status(self, dialect: Dialect) -> u16 {
         match dialect {
             Dialect::AnthropicMessages => self.shape().anthropic_status,
-            Dialect::OpenAiChat | Dialect::OpenAiResponses => self.shape().status,
+            Dialect::OpenAiChat | Dialect::OpenAiResponses | Dialect::GeminiGenerate => {
+                self.shape().status
+            }
         }
     }
 
@@ -92,7 +94,38 @@ impl Failure {
                 "error": {"type": shape.anthropic_type, "message": message},
                 "request_id": format!("req_{number}"),
             }),
+            Dialect::GeminiGenerate => json!({"error": self.google(message)}),
         }
+    }
+
+    /// The envelope of Google's services. A quota that no waiting lifts is told by
+    /// its name, which counts days.
+    fn google(self, message: &str) -> Value {
+        let status = match self {
+            Self::Overloaded => "UNAVAILABLE",
+            Self::RateLimited | Self::Quota => "RESOURCE_EXHAUSTED",
+            Self::ServerError => "INTERNAL",
+            Self::ContextLength | Self::InvalidRequest => "INVALID_ARGUMENT",
+            Self::Auth => "UNAUTHENTICATED",
+            Self::NotFound => "NOT_FOUND",
+            Self::Policy => "PERMISSION_DENIED",
+        };
+        let mut error = json!({
+            "code": self.shape().status,
+            "message": message,
+            "status": status,
+        });
+        if self == Self::Quota {
+            error = with(
+                error,
+                "details",
+                json!([{
+                    "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                    "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}],
+                }]),
+            );
+        }
+        error
     }
 
     /// The events by which a provider says it in a stream that has begun.
@@ -110,6 +143,10 @@ impl Failure {
                 ),
                 chat::done(),
             ],
+            Dialect::GeminiGenerate => vec![Frame::data(
+                FrameKind::Lifecycle,
+                &self.body(dialect, asked.number, None),
+            )],
             Dialect::AnthropicMessages => vec![Frame::named(
                 FrameKind::Lifecycle,
                 &json!({

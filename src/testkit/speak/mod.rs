@@ -9,6 +9,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 pub(crate) mod failure;
+pub(crate) mod gemini;
 pub(crate) mod responses;
 
 use super::answer::Answer;
@@ -38,6 +39,8 @@ pub(crate) fn keepalive(dialect: Dialect, sequence: u64) -> Frame {
         Dialect::OpenAiChat => chat::keepalive(),
         Dialect::OpenAiResponses => responses::keepalive(sequence),
         Dialect::AnthropicMessages => anthropic::keepalive(),
+        // It documents none; a comment is legal in any event stream.
+        Dialect::GeminiGenerate => chat::keepalive(),
     }
 }
 
@@ -47,6 +50,7 @@ pub(crate) fn frames(dialect: Dialect, asked: &Asked, answer: &Answer) -> Vec<Fr
         Dialect::OpenAiChat => chat::frames(asked, answer),
         Dialect::OpenAiResponses => responses::frames(asked, answer),
         Dialect::AnthropicMessages => anthropic::frames(asked, answer),
+        Dialect::GeminiGenerate => gemini::frames(asked, answer),
     })
 }
 
@@ -56,13 +60,14 @@ pub(crate) fn whole(dialect: Dialect, asked: &Asked, answer: &Answer) -> Value {
         Dialect::OpenAiChat => chat::whole(asked, answer),
         Dialect::OpenAiResponses => responses::finished(asked, answer),
         Dialect::AnthropicMessages => anthropic::whole(asked, answer),
+        Dialect::GeminiGenerate => gemini::whole(asked, answer),
     }
 }
 
 /// The name of the header that carries the request's id.
 pub(crate) fn request_id_header(dialect: Dialect) -> &'static str {
     match dialect {
-        Dialect::OpenAiChat | Dialect::OpenAiResponses => "x-request-id",
+        Dialect::OpenAiChat | Dialect::OpenAiResponses | Dialect::GeminiGenerate => "x-request-id",
         Dialect::AnthropicMessages => "request-id",
     }
 }

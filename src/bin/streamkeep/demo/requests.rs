@@ -13,6 +13,7 @@ pub(super) fn path(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::OpenAiResponses => "/v1/responses",
         Dialect::AnthropicMessages => "/v1/messages",
+        Dialect::GeminiGenerate => "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
         _ => "/v1/chat/completions",
     }
 }
@@ -21,6 +22,9 @@ pub(super) fn body(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::OpenAiResponses => {
             include_str!("../../../../fixtures/requests/openai_responses.json")
+        }
+        Dialect::GeminiGenerate => {
+            include_str!("../../../../fixtures/requests/gemini_generate.json")
         }
         Dialect::AnthropicMessages => {
             include_str!("../../../../fixtures/requests/anthropic_messages.json")
