@@ -275,7 +275,12 @@ impl Guards {
             ..
         } = held;
         let guarded = door(&mut self.endpoints, &mut self.others, at_others, &endpoint);
-        let Place::Inside { probe, seen, .. } = place else {
+        let Place::Inside {
+            probe,
+            was_probe,
+            seen,
+        } = place
+        else {
             let entered = guarded.bulkhead.forget(now, ticket);
             woken.extend(self.settle(now, at_others, &endpoint, entered));
             return woken;
@@ -294,6 +299,8 @@ impl Guards {
             self.budgets.success(now, &endpoint);
         }
         let how = match report.outcome {
+            // A probe goes out alone: half of what was in flight says nothing.
+            _ if was_probe => Leaving::Quietly,
             Reported::Failed(ErrorKind::RateLimited | ErrorKind::Overloaded) => Leaving::Throttled,
             _ => Leaving::Quietly,
         };

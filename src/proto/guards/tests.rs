@@ -176,13 +176,13 @@ fn every_failure_that_is_retried_says_something_and_the_rest_says_nothing() {
 fn rate_limits_and_overloads_halve_what_is_in_flight() {
     for kind in [ErrorKind::RateLimited, ErrorKind::Overloaded] {
         let mut guards = Guards::new(CONFIG, at(0), 1);
-        for ticket in 0..100 {
+        for ticket in 0..300 {
             assert_eq!(arrive(&mut guards, 0, ticket), GO);
         }
         let _ = guards.done(at(1), Ticket(0), &Report::failure(kind));
         assert_eq!(
             guards.snapshot(at(1)).endpoints[0].limit.limit,
-            50,
+            150,
             "{kind}"
         );
     }
@@ -190,6 +190,18 @@ fn rate_limits_and_overloads_halve_what_is_in_flight() {
     arrive(&mut guards, 0, 0);
     let _ = guards.done(at(1), Ticket(0), &Report::failure(ErrorKind::ServerError));
     assert_eq!(guards.snapshot(at(1)).endpoints[0].limit.limit, 1024);
+}
+
+#[test]
+fn a_probe_that_is_refused_leaves_the_limit_as_it_is() {
+    let mut guards = Guards::new(CONFIG, at(0), 1);
+    for n in 0..20 {
+        one(&mut guards, n, n, &Report::failure(ErrorKind::Connect));
+    }
+    assert_eq!(arrive(&mut guards, 40_000, 20), PROBE);
+    let report = Report::failure(ErrorKind::Overloaded);
+    let _ = guards.done(at(40_000), Ticket(20), &report);
+    assert_eq!(guards.snapshot(at(40_000)).endpoints[0].limit.limit, 1024);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The bulkhead: how many requests to one endpoint may be in flight. Floor 1.
 //!
-//! The limit gives way when the provider says "too much" and grows back slowly:
-//! additive increase, multiplicative decrease, as TCP does it (RFC 5681). What
+//! The limit is halved when the provider says "too much", and grows by steps of
+//! equal size: multiplicative decrease, additive increase, as TCP does it (RFC
+//! 5681). It climbs quickly to where it was cut, and slowly beyond (the idea of
+//! RFC 9438): a burst of seconds is not paid for with minutes of waiting. What
 //! does not fit waits in a queue, first come first served. A retry is a request
 //! like any other: there is no second door.
 
@@ -28,11 +30,18 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Debug)]
 pub struct Bulkhead {
     config: LimitConfig,
-    /// In thousandths.
+    /// In thousandths, as the three below.
     limit: u64,
+    /// What was in flight before the provider first said that it was too much.
+    full: u64,
+    /// What the limit climbs back to quickly, and by how much a second.
+    aim: u64,
+    climb: u64,
+    /// Until when it has grown.
     grown: Moment,
     /// When it was last cut.
     cut: Option<Moment>,
+    peak: Peak,
     inside: BTreeSet<Ticket>,
     queue: Queue,
 }
@@ -73,8 +82,12 @@ impl Bulkhead {
     pub fn new(config: LimitConfig, now: Moment) -> Self {
         Self {
             limit: thousandths(config.max.max(1)),
+            full: 0,
+            aim: 0,
+            climb: 0,
             grown: now,
             cut: None,
+            peak: Peak::default(),
             inside: BTreeSet::new(),
             queue: Queue::default(),
             config,
@@ -92,7 +105,7 @@ impl Bulkhead {
             return Entry::Queued;
         }
         if self.has_room() && !self.queue.somebody_waits(now) {
-            self.inside.insert(ticket);
+            self.go_in(now, ticket);
             return Entry::Entered;
         }
         if self.queue.len() >= self.config.max_queue {
@@ -145,7 +158,7 @@ impl Bulkhead {
             let Some(ticket) = self.queue.pop(now) else {
                 break;
             };
-            self.inside.insert(ticket);
+            self.go_in(now, ticket);
             entered.push(ticket);
         }
         entered
@@ -181,9 +194,21 @@ impl Bulkhead {
         self.inside.len() < self.whole()
     }
 
-    /// Halves what is really in flight, which may be far less than the limit
-    /// (RFC 5681 section 3.1 takes the flight size for the same reason).
+    fn go_in(&mut self, now: Moment, ticket: Ticket) {
+        self.inside.insert(ticket);
+        self.peak.note(now, self.inside.len());
+    }
+
+    /// Halves what was really in flight lately, which may be far less than the
+    /// limit (RFC 5681 section 3.1 takes the flight size, RFC 7661 that of the
+    /// last minutes, for the same reason).
+    ///
+    /// Where next to nothing was, one message says little about busier times: a
+    /// cut leaves a sixteenth of the limit, and the climb goes to half of it.
+    /// Where the last climb did not come to its end, the aim is lowered by a
+    /// quarter: by and by it learns what the provider takes.
     fn throttle(&mut self, now: Moment) {
+        self.grown = self.grown.max(now.after(self.config.hold));
         let recent = self
             .cut
             .is_some_and(|cut| now.since(cut) < self.config.cut_interval);
@@ -191,29 +216,75 @@ impl Bulkhead {
             return;
         }
         self.cut = Some(now);
-        let used = thousandths(self.inside.len()).min(self.limit);
-        let floor = thousandths(self.config.min.max(1));
-        self.limit = (used / 2).max(floor).min(self.limit);
+        self.peak.note(now, self.inside.len());
+        let before = self.limit;
+        let quiet = before / 16;
+        let least = thousandths(self.config.min.max(1));
+        let used = thousandths(self.peak.lately()).min(before);
+        self.limit = (used / 2).max(quiet).max(least).min(before);
+        if before < self.aim {
+            self.aim = self.aim / 4 * 3;
+        } else {
+            self.full = if used < quiet { before / 2 } else { used };
+            // Not all of it: the peak is above the mean, and those who waited in
+            // the meantime come on top.
+            self.aim = self.full / 10 * 9;
+        }
+        let seconds = self.config.regain_within.as_secs().max(1);
+        self.climb = self.aim.saturating_sub(self.limit).div_ceil(seconds);
     }
 
-    /// Adds what the time since the last look has earned.
+    /// Adds what the time since the last look has earned, second by second.
     fn grow(&mut self, now: Moment) {
         let max = thousandths(self.config.max.max(1));
         if self.limit >= max {
             self.grown = self.grown.max(now);
             return;
         }
-        let steps = now.since(self.grown).as_millis() / STEP.as_millis();
-        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-        // Ten steps a minute, each a tenth of what a minute brings.
-        let minute = max / 100 * u64::from(self.config.grow_percent);
-        let more = (minute / 10).max(100).saturating_mul(u64::from(steps));
-        self.limit = self.limit.saturating_add(more).min(max);
-        self.grown = self.grown.after(STEP.saturating_mul(steps));
+        let seconds = now.since(self.grown).as_secs();
+        let minute = self.full / 100 * u64::from(self.config.grow_percent);
+        let slowly = (minute / 60).max(17);
+        let quickly = self.climb.max(slowly);
+        let missing = self.aim.saturating_sub(self.limit);
+        let quick = missing.div_ceil(quickly).min(seconds);
+        let climbed = quickly.saturating_mul(quick).min(missing);
+        let grown = slowly.saturating_mul(seconds - quick);
+        self.limit = self
+            .limit
+            .saturating_add(climbed)
+            .saturating_add(grown)
+            .min(max);
+        self.grown = self.grown.after(Duration::from_secs(seconds));
     }
 }
 
-const STEP: Duration = Duration::from_secs(6);
+/// The most that was in flight in this minute and the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    minute: u64,
+    this: usize,
+    before: usize,
+}
+
+impl Peak {
+    fn lately(self) -> usize {
+        self.this.max(self.before)
+    }
+
+    fn note(&mut self, now: Moment, in_flight: usize) {
+        let minute = now.since_origin().as_secs() / 60;
+        if minute > self.minute {
+            self.before = if minute == self.minute + 1 {
+                self.this
+            } else {
+                0
+            };
+            self.this = 0;
+            self.minute = minute;
+        }
+        self.this = self.this.max(in_flight);
+    }
+}
 
 fn thousandths(whole: usize) -> u64 {
     u64::try_from(whole)

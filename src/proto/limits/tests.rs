@@ -54,31 +54,95 @@ fn nobody_overtakes_those_who_wait() {
         enter(&mut bulkhead, 0, 10..13),
         [Entry::Entered, Entry::Entered, Entry::Queued]
     );
-    // A minute later there is room for one more, and it is not for the new one.
-    let late = bulkhead.enter(at(61_000), Ticket(20), LATER);
+    // Later there is room for one more, and it is not for the new one.
+    let late = bulkhead.enter(at(30_000), Ticket(20), LATER);
     assert_eq!(late, Entry::Queued);
-    assert_eq!(bulkhead.let_in(at(61_000)), [Ticket(12)]);
+    assert_eq!(bulkhead.let_in(at(30_000)), [Ticket(12)]);
+}
+
+/// These leave, and say that it was too much.
+fn refuse(bulkhead: &mut Bulkhead, millis: u64, tickets: std::ops::Range<u64>) {
+    for ticket in tickets {
+        let _ = bulkhead.leave(at(millis), Ticket(ticket), Leaving::Throttled);
+    }
 }
 
 #[test]
 fn a_burst_of_refusals_halves_the_limit_once() {
     let mut bulkhead = bulkhead(100);
     enter(&mut bulkhead, 0, 0..100);
-    for ticket in 0..60 {
-        let _ = bulkhead.leave(at(ticket * 100), Ticket(ticket), Leaving::Throttled);
+    for n in 0..29 {
+        refuse(&mut bulkhead, n * 1000, n..n + 1);
     }
-    assert_eq!(limit(&mut bulkhead, 5_900), 50);
-    let _ = bulkhead.leave(at(30_000), Ticket(60), Leaving::Throttled);
-    // Forty are in flight by then.
-    assert_eq!(limit(&mut bulkhead, 30_000), 20);
+    assert_eq!(limit(&mut bulkhead, 29_999), 50);
+    refuse(&mut bulkhead, 30_000, 50..51);
+    assert_eq!(limit(&mut bulkhead, 30_000), 25);
 }
 
 #[test]
-fn what_is_halved_is_what_was_really_in_flight() {
+fn what_is_halved_is_what_was_in_flight_lately() {
     let mut bulkhead = bulkhead(1024);
-    enter(&mut bulkhead, 0, 0..10);
-    let _ = bulkhead.leave(at(0), Ticket(0), Leaving::Throttled);
-    assert_eq!(limit(&mut bulkhead, 0), 5);
+    enter(&mut bulkhead, 0, 0..300);
+    for ticket in 0..299 {
+        let _ = bulkhead.leave(at(1000), Ticket(ticket), Leaving::Quietly);
+    }
+    refuse(&mut bulkhead, 60_000, 299..300);
+    assert_eq!(limit(&mut bulkhead, 60_000), 150);
+    // And what was long ago is forgotten.
+    let mut bulkhead = self::bulkhead(160);
+    enter(&mut bulkhead, 0, 0..100);
+    for ticket in 0..80 {
+        let _ = bulkhead.leave(at(1000), Ticket(ticket), Leaving::Quietly);
+    }
+    refuse(&mut bulkhead, 180_000, 80..81);
+    assert_eq!(limit(&mut bulkhead, 180_000), 10);
+}
+
+#[test]
+fn one_refusal_in_a_quiet_moment_leaves_room_for_a_busy_one() {
+    let mut bulkhead = bulkhead(1024);
+    enter(&mut bulkhead, 0, 0..1);
+    refuse(&mut bulkhead, 0, 0..1);
+    assert_eq!(limit(&mut bulkhead, 0), 64);
+    assert_eq!(limit(&mut bulkhead, 12_000), 460);
+}
+
+#[test]
+fn where_it_lasts_the_limit_comes_down_to_what_the_provider_takes() {
+    // It takes ten at once and refuses the rest; a hundred always want to.
+    let mut bulkhead = Bulkhead::new(
+        LimitConfig {
+            max_queue: 0,
+            ..LimitConfig::DEFAULT
+        },
+        at(0),
+    );
+    let (mut next, mut refused, mut seen) = (0, 0, Vec::new());
+    for second in 0..1200 {
+        let now = second * 1000;
+        let mut inside = Vec::new();
+        for _ in 0..100 {
+            if bulkhead.enter(at(now), Ticket(next), LATER) == Entry::Entered {
+                inside.push(next);
+            }
+            next += 1;
+        }
+        for (n, ticket) in inside.iter().enumerate() {
+            let how = if n < 10 {
+                Leaving::Quietly
+            } else {
+                Leaving::Throttled
+            };
+            refused += u32::from(second >= 600 && n >= 10);
+            let _ = bulkhead.leave(at(now), Ticket(*ticket), how);
+        }
+        if second >= 600 {
+            seen.push(inside.len().min(10));
+        }
+    }
+    let used: usize = seen.iter().sum();
+    assert!(used >= 600 * 7, "it serves {used} of {}", 600 * 10);
+    assert!(refused <= 600 * 2, "{refused} of {used} were refused");
 }
 
 #[test]
@@ -86,26 +150,40 @@ fn it_never_falls_below_one_and_grows_by_one_slot_a_minute_at_least() {
     let mut bulkhead = bulkhead(3);
     for n in 0..10 {
         enter(&mut bulkhead, n * 30_000, n..n + 1);
-        let _ = bulkhead.leave(at(n * 30_000), Ticket(n), Leaving::Throttled);
+        refuse(&mut bulkhead, n * 30_000, n..n + 1);
     }
-    assert_eq!(limit(&mut bulkhead, 270_000), 1);
-    assert_eq!(limit(&mut bulkhead, 270_000 + 54_000), 1);
-    assert_eq!(limit(&mut bulkhead, 270_000 + 66_000), 2);
-    assert_eq!(limit(&mut bulkhead, 270_000 + 126_000), 3);
+    let held = 272_000;
+    assert_eq!(limit(&mut bulkhead, held), 1);
+    assert_eq!(limit(&mut bulkhead, held + 55_000), 1);
+    assert_eq!(limit(&mut bulkhead, held + 60_000), 2);
+    assert_eq!(limit(&mut bulkhead, held + 120_000), 3);
     assert_eq!(limit(&mut bulkhead, u64::MAX), 3);
 }
 
 #[test]
-fn it_grows_by_a_tenth_of_the_maximum_a_minute() {
+fn it_climbs_quickly_to_where_it_was_cut_and_slowly_beyond() {
     let mut bulkhead = bulkhead(1000);
-    enter(&mut bulkhead, 0, 0..1000);
-    let _ = bulkhead.leave(at(0), Ticket(0), Leaving::Throttled);
-    assert_eq!(limit(&mut bulkhead, 0), 500);
-    assert_eq!(limit(&mut bulkhead, 5_999), 500);
-    assert_eq!(limit(&mut bulkhead, 6_000), 510);
-    assert_eq!(limit(&mut bulkhead, 60_000), 600);
-    assert_eq!(limit(&mut bulkhead, 299_000), 990);
+    enter(&mut bulkhead, 0, 0..600);
+    refuse(&mut bulkhead, 0, 0..1);
+    assert_eq!(limit(&mut bulkhead, 0), 300);
+    // It waits whether more of it comes.
+    assert_eq!(limit(&mut bulkhead, 2_000), 300);
+    assert_eq!(limit(&mut bulkhead, 7_000), 420);
+    assert_eq!(limit(&mut bulkhead, 12_000), 540);
+    assert_eq!(limit(&mut bulkhead, 72_000), 600);
+    assert_eq!(limit(&mut bulkhead, 132_000), 660);
     assert_eq!(limit(&mut bulkhead, 3_600_000), 1000);
+}
+
+#[test]
+fn it_does_not_grow_while_the_provider_still_refuses() {
+    let mut bulkhead = bulkhead(1000);
+    enter(&mut bulkhead, 0, 0..600);
+    for n in 0..25 {
+        refuse(&mut bulkhead, n * 1000, n..n + 1);
+    }
+    assert_eq!(limit(&mut bulkhead, 26_000), 300);
+    assert_eq!(limit(&mut bulkhead, 27_000), 324);
 }
 
 #[test]
