@@ -51,7 +51,7 @@ pub struct Permit {
 pub enum Refused {
     /// The endpoint is down.
     CircuitOpen {
-        /// After how long asking again may succeed, at the earliest.
+        /// After how long the next probe may go out.
         wait: Duration,
     },
     /// As many as may wait are waiting.

@@ -27,3 +27,29 @@ impl Seeded {
         unit
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_splitmix64() {
+        let mut seeded = Seeded::new(1_234_567);
+        let first: Vec<_> = (0..3).map(|_| seeded.bits()).collect();
+        let expected = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        assert_eq!(first, expected);
+    }
+
+    #[test]
+    fn units_lie_below_one_and_fill_the_range() {
+        let mut seeded = Seeded::new(7);
+        let units: Vec<_> = (0..10_000).map(|_| seeded.unit()).collect();
+        assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
+        let mean = units.iter().sum::<f64>() / 10_000.0;
+        assert!((0.49..0.51).contains(&mean), "{mean}");
+    }
+}

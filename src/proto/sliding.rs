@@ -132,3 +132,71 @@ impl Sliding {
 fn place(number: u64) -> usize {
     usize::try_from(number % KEPT as u64).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::from_origin(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn what_is_counted_leaves_with_its_time() {
+        let mut sliding = Sliding::new(Duration::from_secs(12));
+        sliding.add(at(500), FIRST);
+        sliding.add(at(11_900), SECOND);
+        assert_eq!(sliding.at_most(at(11_999), FIRST), 1);
+        assert_eq!(sliding.at_most(at(12_000), FIRST), 0);
+        assert_eq!(sliding.at_least(at(12_999), FIRST), 1);
+        let wait = sliding.frees_in(at(12_000), FIRST);
+        assert_eq!(wait, Some(Duration::from_secs(1)));
+        assert_eq!(sliding.at_least(at(13_000), FIRST), 0);
+        assert_eq!(sliding.frees_in(at(13_000), FIRST), None);
+        assert_eq!(sliding.at_least(at(13_000), SECOND), 1);
+        assert_eq!(sliding.at_least(at(u64::MAX), SECOND), 0);
+    }
+
+    #[test]
+    fn the_newest_is_taken_back_and_nothing_below_zero() {
+        let mut sliding = Sliding::new(Duration::from_secs(12));
+        sliding.add(at(0), FIRST);
+        sliding.add(at(5_000), FIRST);
+        sliding.take_back(at(6_000), FIRST);
+        assert_eq!(sliding.at_least(at(12_999), FIRST), 1);
+        assert_eq!(sliding.at_least(at(13_000), FIRST), 0);
+        sliding.take_back(at(13_000), FIRST);
+        assert_eq!(sliding.at_least(at(13_000), FIRST), 0);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_stands_still() {
+        let mut sliding = Sliding::new(Duration::from_secs(12));
+        sliding.add(at(100_000), FIRST);
+        sliding.add(at(1_000), FIRST);
+        assert_eq!(sliding.at_least(at(0), FIRST), 2);
+        assert_eq!(sliding.at_least(at(100_000), FIRST), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn the_true_count_lies_between_the_two(
+            steps in prop::collection::vec(0..3_000_u64, 1..300), span in 1..40_u64
+        ) {
+            let mut sliding = Sliding::new(Duration::from_secs(span));
+            let (mut now, mut log) = (0, Vec::new());
+            for step in steps {
+                now += step;
+                sliding.add(at(now), FIRST);
+                log.push(now);
+                let exactly = log.iter().filter(|then| now - **then < span * 1000).count() as u64;
+                prop_assert!(sliding.at_most(at(now), FIRST) <= exactly);
+                prop_assert!(sliding.at_least(at(now), FIRST) >= exactly);
+                let free = now + u64::try_from(sliding.frees_in(at(now), FIRST).unwrap().as_millis()).unwrap() + 1;
+                let mut later = sliding.clone();
+                prop_assert!(later.at_least(at(free), FIRST) < sliding.at_least(at(now), FIRST));
+            }
+        }
+    }
+}

@@ -75,7 +75,8 @@ pub enum Admission {
     Probe(ProbeId),
     /// Not now.
     Open {
-        /// When asking again may succeed, at the earliest.
+        /// When the next probe may go out. While one is out, that is when it
+        /// counts as lost; one that succeeds closes the circuit earlier.
         until: Moment,
     },
 }

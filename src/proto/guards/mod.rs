@@ -105,7 +105,8 @@ pub enum Arrival {
     Wait,
     /// The endpoint is down. Try another one, or say so.
     CircuitOpen {
-        /// When asking again may succeed, at the earliest.
+        /// When the next probe may go out; see
+        /// [`Admission::Open`](super::breaker::Admission::Open).
         until: Moment,
     },
     /// As many as may wait are waiting.
