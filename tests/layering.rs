@@ -84,6 +84,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("metrics", &["client"]),
     ("metrics_exporter_prometheus", &["client"]),
     ("rand", &["client", "testkit"]),
+    ("redis", &["store"]),
     ("reqwest", &["transport"]),
     ("sled", &["store"]),
     ("toml", &["cli"]),

@@ -128,10 +128,7 @@ pub(super) fn decide(known: Known<'_>, claim: &Claim) -> Result<Decision> {
         ));
     }
     if entry.fingerprint != claim.fingerprint {
-        return Err(Error::new(
-            ErrorKind::KeyConflict,
-            "expected the request that this key was first used with, but found another one",
-        ));
+        return Err(conflict());
     }
     let held = entry.leased_until.is_some_and(|until| claim.now < until);
     match claim.intent {
@@ -220,13 +217,7 @@ impl Entry {
         if lease.token == self.token && lease.generation == self.generation {
             Ok(())
         } else {
-            Err(Error::new(
-                ErrorKind::StaleLease,
-                format!(
-                    "expected the lease of generation {} with token {}, but found generation {} with token {}",
-                    self.generation, self.token, lease.generation, lease.token
-                ),
-            ))
+            Err(stale(self.generation, self.token, lease))
         }
     }
 
@@ -234,10 +225,7 @@ impl Entry {
     fn check_lease(&self, lease: &Lease) -> Result<()> {
         self.check_token(lease)?;
         if self.leased_until.is_none() {
-            return Err(Error::new(
-                ErrorKind::StaleLease,
-                "expected a lease, but found that it was given back",
-            ));
+            return Err(given_back());
         }
         Ok(())
     }
@@ -309,14 +297,7 @@ impl Entry {
 impl Gone {
     /// The answer to whoever asks for it.
     pub(super) fn error(&self) -> Error {
-        if self.deleted {
-            Error::new(
-                ErrorKind::NotFound,
-                "expected a journal, but found that it was deleted",
-            )
-        } else {
-            expired()
-        }
+        if self.deleted { deleted() } else { expired() }
     }
 }
 
@@ -342,7 +323,7 @@ pub(super) fn first_of(batch: &Batch) -> Result<Seq> {
     Ok(first.seq)
 }
 
-fn wrong_sequence(expected: Seq, found: Seq) -> Error {
+pub(super) fn wrong_sequence(expected: Seq, found: Seq) -> Error {
     Error::new(
         ErrorKind::WrongSequence,
         format!("expected record {expected}, but found record {found}"),
@@ -360,6 +341,51 @@ pub(super) fn expired() -> Error {
     Error::new(
         ErrorKind::Expired,
         "expected a journal, but found that it has expired",
+    )
+}
+
+pub(super) fn deleted() -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "expected a journal, but found that it was deleted",
+    )
+}
+
+pub(super) fn conflict() -> Error {
+    Error::new(
+        ErrorKind::KeyConflict,
+        "expected the request that this key was first used with, but found another one",
+    )
+}
+
+/// The answer to a lease that is not the current one.
+pub(super) fn stale(
+    generation: impl std::fmt::Display,
+    token: impl std::fmt::Display,
+    lease: &Lease,
+) -> Error {
+    Error::new(
+        ErrorKind::StaleLease,
+        format!(
+            "expected the lease of generation {generation} with token {token}, but found generation {} with token {}",
+            lease.generation, lease.token
+        ),
+    )
+}
+
+/// The answer to a lease that was given back.
+pub(super) fn given_back() -> Error {
+    Error::new(
+        ErrorKind::StaleLease,
+        "expected a lease, but found that it was given back",
+    )
+}
+
+/// The answer when no generation can follow.
+pub(super) fn spent() -> Error {
+    Error::new(
+        ErrorKind::NotPossible,
+        "expected a generation that was not used yet, but all numbers are used up",
     )
 }
 
@@ -390,10 +416,7 @@ pub(super) fn seq_ahead(head: Seq, found: Seq) -> Error {
 fn after(generation: Generation) -> Result<Generation> {
     let next = generation.next();
     if next == generation {
-        return Err(Error::new(
-            ErrorKind::NotPossible,
-            "expected a generation that was not used yet, but all numbers are used up",
-        ));
+        return Err(spent());
     }
     Ok(next)
 }

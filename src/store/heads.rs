@@ -2,6 +2,8 @@
 
 use crate::proto::model::Key;
 use std::collections::HashMap;
+#[cfg(feature = "redis")]
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
@@ -16,6 +18,17 @@ pub struct Heads(Arc<Registry>);
 #[derive(Default)]
 struct Registry {
     slots: Mutex<HashMap<Key, Slot>>,
+    #[cfg(feature = "redis")]
+    changes: Option<Changes>,
+}
+
+/// For a store that has to ask for wake-ups: which keys somebody began or ceased to
+/// watch since it looked last.
+#[cfg(feature = "redis")]
+#[derive(Default)]
+struct Changes {
+    keys: Mutex<HashSet<Key>>,
+    come: tokio::sync::Notify,
 }
 
 struct Slot {
@@ -33,6 +46,61 @@ impl Heads {
     /// With no watcher.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// With no watcher; takes note of who comes and goes.
+    #[cfg(feature = "redis")]
+    pub(super) fn with_changes() -> Self {
+        Self(Arc::new(Registry {
+            changes: Some(Changes::default()),
+            ..Registry::default()
+        }))
+    }
+
+    /// Waits until somebody came or went since [`take_changes`](Self::take_changes).
+    ///
+    /// # Cancel safety
+    ///
+    /// Waits only.
+    #[cfg(feature = "redis")]
+    pub(super) async fn changed(&self) {
+        let Some(changes) = &self.0.changes else {
+            return std::future::pending().await;
+        };
+        loop {
+            let come = changes.come.notified();
+            if !changes.lock().is_empty() {
+                return;
+            }
+            come.await;
+        }
+    }
+
+    /// The keys that somebody began or ceased to watch, and whether one is watched
+    /// now.
+    #[cfg(feature = "redis")]
+    pub(super) fn take_changes(&self) -> Vec<(Key, bool)> {
+        let Some(changes) = &self.0.changes else {
+            return Vec::new();
+        };
+        let keys = std::mem::take(&mut *changes.lock());
+        let slots = self.0.lock();
+        let watched = |key: &Key| {
+            let slot = slots.get(key);
+            slot.is_some_and(|slot| slot.interest.strong_count() > 0)
+        };
+        keys.into_iter()
+            .map(|key| {
+                let watched = watched(&key);
+                (key, watched)
+            })
+            .collect()
+    }
+
+    /// The keys that are watched.
+    #[cfg(feature = "redis")]
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.0.lock().keys().cloned().collect()
     }
 
     /// A watcher of this key, woken by every later [`wake`](Self::wake).
@@ -56,6 +124,8 @@ impl Heads {
             interest: Arc::downgrade(&interest),
         };
         slots.insert(key.clone(), slot);
+        drop(slots);
+        self.0.note(key);
         HeadWatch {
             woken,
             _interest: interest,
@@ -92,6 +162,25 @@ impl Registry {
         // Nothing that runs under the lock can leave the map half changed.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    #[cfg(feature = "redis")]
+    fn note(&self, key: &Key) {
+        if let Some(changes) = &self.changes {
+            changes.lock().insert(key.clone());
+            changes.come.notify_one();
+        }
+    }
+
+    #[cfg(not(feature = "redis"))]
+    #[expect(clippy::unused_self, reason = "nobody asks who comes and goes")]
+    fn note(&self, _: &Key) {}
+}
+
+#[cfg(feature = "redis")]
+impl Changes {
+    fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Interest {
@@ -107,6 +196,8 @@ impl Drop for Interest {
             .is_some_and(|slot| slot.interest.strong_count() == 0);
         if abandoned {
             slots.remove(&self.key);
+            drop(slots);
+            registry.note(&self.key);
         }
     }
 }

@@ -12,6 +12,8 @@ mod pages;
 pub mod conformance;
 #[cfg(feature = "conformance")]
 mod faulty;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sled")]
 mod sled;
 
@@ -20,6 +22,8 @@ pub use ext::StoreExt;
 pub use faulty::{AppendGate, Fault, FaultyStore};
 pub use heads::{HeadWatch, Heads};
 pub use memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "sled")]
 pub use sled::{SledStore, SledStoreBuilder};
 

@@ -1,0 +1,13 @@
+//! The store in Redis, against servers that the tests start: the contract, and
+//! everything that servers and connections do to it.
+//!
+//! The servers are `redis-server` of `STREAMKEEP_REDIS_SERVER`, or of the path.
+
+#![cfg(all(unix, feature = "redis", feature = "conformance", feature = "testkit"))]
+#![cfg(test)] // else the lints take the helpers for production code
+
+#[path = "redis_store/contract.rs"]
+mod contract;
+#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "support/redis.rs"]
+mod server;
