@@ -239,9 +239,20 @@ fn record(seq: u64, payload: u64) -> Record {
 struct Run {
     store: Arc<dyn Store>,
     model: Model,
+    /// The store's token for each of the model's, by key. That they rise is all that
+    /// is promised of them.
+    tokens: BTreeMap<(u8, u64), u64>,
 }
 
 impl Run {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            model: Model::default(),
+            tokens: BTreeMap::new(),
+        }
+    }
+
     async fn step(&mut self, op: &Op) {
         let now = self.model.now;
         match *op {
@@ -265,10 +276,10 @@ impl Run {
                 match (self.store.claim(claim).await, expected) {
                     (Ok(Claimed::Granted(lease, _)), Ok(true)) => {
                         let live = &self.model.live[&k];
-                        assert_eq!(
-                            (lease.generation.get(), lease.token),
-                            (live.generation, live.token)
-                        );
+                        assert_eq!(lease.generation.get(), live.generation);
+                        let before = self.tokens.range((k, 0)..(k, live.token)).next_back();
+                        assert!(before.is_none_or(|(_, token)| *token < lease.token));
+                        self.tokens.insert((k, live.token), lease.token);
                     }
                     (Ok(Claimed::Existing(_)), Ok(false)) => {}
                     (Err(error), Err(kind)) if error.kind() == kind => {}
@@ -282,7 +293,7 @@ impl Run {
                 skip,
                 status,
             } => {
-                let Some(lease) = self.lease(k, lease.as_ref()) else {
+                let Some((lease, known)) = self.lease(k, lease.as_ref()) else {
                     return;
                 };
                 let head = self
@@ -301,53 +312,47 @@ impl Run {
                     status,
                     now: wall(now),
                 };
-                let expected = self
-                    .model
-                    .holder(k, (lease.generation.get(), lease.token))
-                    .and_then(|live| {
-                        if live.leased_until.is_none() {
-                            return Err(ErrorKind::StaleLease);
-                        }
-                        if skip > 0 {
-                            return Err(ErrorKind::WrongSequence);
-                        }
-                        let answer = live.answers.get_mut(&live.generation).unwrap();
-                        answer.extend(payloads);
-                        live.updated = now;
-                        live.status = status;
-                        if status != Status::Running {
-                            live.leased_until = None;
-                        }
-                        Ok(Seq::new(head + count))
-                    });
+                let expected = self.model.holder(k, known).and_then(|live| {
+                    if live.leased_until.is_none() {
+                        return Err(ErrorKind::StaleLease);
+                    }
+                    if skip > 0 {
+                        return Err(ErrorKind::WrongSequence);
+                    }
+                    let answer = live.answers.get_mut(&live.generation).unwrap();
+                    answer.extend(payloads);
+                    live.updated = now;
+                    live.status = status;
+                    if status != Status::Running {
+                        live.leased_until = None;
+                    }
+                    Ok(Seq::new(head + count))
+                });
                 let found = self.store.append(&lease, batch).await;
                 assert_eq!(found.map_err(|error| error.kind()), expected);
             }
             Op::Renew { key: k, ref lease } => {
-                let Some(lease) = self.lease(k, lease.as_ref()) else {
+                let Some((lease, known)) = self.lease(k, lease.as_ref()) else {
                     return;
                 };
                 let until = now + 2 * LEASE_MS;
-                let expected = self
-                    .model
-                    .holder(k, (lease.generation.get(), lease.token))
-                    .and_then(|live| {
-                        if live.leased_until.is_none() {
-                            return Err(ErrorKind::StaleLease);
-                        }
-                        live.leased_until = Some(until);
-                        Ok(())
-                    });
+                let expected = self.model.holder(k, known).and_then(|live| {
+                    if live.leased_until.is_none() {
+                        return Err(ErrorKind::StaleLease);
+                    }
+                    live.leased_until = Some(until);
+                    Ok(())
+                });
                 let found = self.store.renew(&lease, wall(until)).await;
                 assert_eq!(found.map_err(|error| error.kind()), expected);
             }
             Op::Release { key: k, ref lease } => {
-                let Some(lease) = self.lease(k, lease.as_ref()) else {
+                let Some((lease, known)) = self.lease(k, lease.as_ref()) else {
                     return;
                 };
                 let expected = self
                     .model
-                    .holder(k, (lease.generation.get(), lease.token))
+                    .holder(k, known)
                     .map(|live| live.leased_until = None);
                 let found = self.store.release(&lease).await;
                 assert_eq!(found.map_err(|error| error.kind()), expected);
@@ -385,17 +390,18 @@ impl Run {
     }
 
     /// A lease that was once given out for this key: this one, or the newest.
-    fn lease(&self, k: u8, index: Option<&Index>) -> Option<Lease> {
+    fn lease(&self, k: u8, index: Option<&Index>) -> Option<(Lease, (u32, u64))> {
         let leases = self.model.leases.get(&k)?;
         let (generation, token) = match index {
             Some(index) => *index.get(leases),
             None => *leases.last()?,
         };
-        Some(Lease {
+        let lease = Lease {
             key: key(k),
             generation: Generation::new(generation).unwrap(),
-            token,
-        })
+            token: self.tokens[&(k, token)],
+        };
+        Some((lease, (generation, token)))
     }
 
     /// Compares everything that can be seen.
@@ -446,7 +452,7 @@ impl Run {
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .enable_time()
+        .enable_all()
         .build()
         .unwrap()
         .block_on(future)
@@ -458,7 +464,7 @@ proptest! {
     #[test]
     fn the_memory_store_does_what_the_model_does(history in prop::collection::vec(any_op(), 1..60)) {
         block_on(async {
-            let mut run = Run { store: Arc::new(MemoryStore::new()), model: Model::default() };
+            let mut run = Run::new(Arc::new(MemoryStore::new()));
             for op in &history {
                 run.step(op).await;
                 run.look().await;
@@ -488,7 +494,7 @@ proptest! {
                 Arc::new(settings.open().await.unwrap())
             };
             let mut sled = open().await;
-            let mut run = Run { store: sled.clone(), model: Model::default() };
+            let mut run = Run::new(sled.clone());
             for op in &history {
                 if matches!(op, Op::Reopen) {
                     sled.close().await;
@@ -500,4 +506,52 @@ proptest! {
             }
         });
     }
+}
+
+#[cfg(all(unix, feature = "redis"))]
+#[expect(
+    dead_code,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "other tests use the rest; a test's helpers fail as the test does"
+)]
+#[path = "support/redis.rs"]
+mod server;
+
+#[cfg(all(unix, feature = "redis"))]
+#[test]
+fn the_store_in_redis_does_what_the_model_does() {
+    use proptest::test_runner::TestRunner;
+    use std::cell::Cell;
+    use streamkeep::store::RedisStore;
+
+    let Some(server) = server::RedisServer::start(&["--appendonly", "no"]) else {
+        return;
+    };
+    let histories = Cell::new(0_u32);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 64,
+        ..ProptestConfig::default()
+    });
+    let history = prop::collection::vec(any_op(), 1..60);
+    let done = runner.run(&history, |history| {
+        histories.set(histories.get() + 1);
+        let prefix = format!("history-{}", histories.get());
+        block_on(async {
+            let open = || async {
+                let settings = RedisStore::builder(server.url()).prefix(&prefix).buckets(2);
+                Arc::new(settings.open().await.unwrap())
+            };
+            let mut run = Run::new(open().await);
+            for op in &history {
+                if matches!(op, Op::Reopen) {
+                    run.store = open().await;
+                }
+                run.step(op).await;
+                run.look().await;
+            }
+        });
+        Ok(())
+    });
+    done.unwrap();
 }

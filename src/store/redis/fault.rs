@@ -35,10 +35,10 @@ impl Fault {
                 ErrorKind::Config,
                 "expected Redis to take the user name and password, but it refused them".to_owned(),
             ),
-            Kind::Parse | Kind::UnexpectedReturnType => Self::Refused(
-                ErrorKind::StoreUnavailable,
-                "expected an answer of Redis's protocol, but found something else".to_owned(),
-            ),
+            // So ends also an answer that was cut off in its middle.
+            Kind::Parse | Kind::UnexpectedReturnType | Kind::Client => {
+                Self::Broken("something else, or half of one".to_owned())
+            }
             Kind::InvalidClientConfig => Self::Refused(
                 ErrorKind::Config,
                 "expected settings for Redis that can be used together, but found others"
@@ -187,7 +187,7 @@ pub(super) fn connecting(error: &io::Error) -> Fault {
         // rustls puts its own errors into this kind.
         io::ErrorKind::InvalidData => {
             return Fault::Refused(
-                ErrorKind::StoreUnavailable,
+                ErrorKind::Config,
                 "expected a TLS handshake with a certificate that is trusted for the host, but it failed"
                     .to_owned(),
             );
