@@ -8,10 +8,14 @@
 
 #[path = "redis_store/breaking.rs"]
 mod breaking;
+#[path = "redis_store/cluster.rs"]
+mod cluster;
 #[path = "redis_store/contract.rs"]
 mod contract;
 #[path = "redis_store/entering.rs"]
 mod entering;
+#[path = "redis_store/failover.rs"]
+mod failover;
 #[path = "redis_store/losing.rs"]
 mod losing;
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -1,9 +1,11 @@
 //! The contract, line by line.
 
+use crate::cluster::Cluster;
 use crate::server::RedisServer;
 use futures_core::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use streamkeep::store::conformance::{Capabilities, StoreFactory, run_all};
 use streamkeep::store::{RedisStore, RedisStoreBuilder, Store};
 
@@ -67,4 +69,24 @@ async fn the_store_with_one_bucket_keeps_the_contract() {
         return;
     };
     run_all(&Redis::new(server.url(), |builder| builder.buckets(1))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_that_waits_for_a_replica_keeps_the_contract() {
+    let Some(primary) = RedisServer::start(&[]) else {
+        return;
+    };
+    let port = primary.port.to_string();
+    let replica = RedisServer::start(&["--replicaof", &format!("127.0.0.1 {port}")]).unwrap();
+    replica.until_in_sync();
+    let waiting = |builder: RedisStoreBuilder| builder.wait_replicas(1, Duration::from_secs(5));
+    run_all(&Redis::new(primary.url(), waiting)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_in_a_cluster_keeps_the_contract() {
+    let Some(cluster) = Cluster::start(3, 0) else {
+        return;
+    };
+    run_all(&Redis::new(cluster.url(), |builder| builder)).await;
 }

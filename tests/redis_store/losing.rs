@@ -155,13 +155,14 @@ async fn a_journal_that_was_evicted_whole_is_not_one_that_never_existed() {
     create(&store, "gone").await;
 }
 
+const JOURNALS: usize = 200;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_evicts_at_random_never_makes_an_answer_look_ended_early() {
     let Some(server) = RedisServer::start(&["--maxmemory-policy", "allkeys-random"]) else {
         return;
     };
     let store = open(&server.url()).await;
-    const JOURNALS: usize = 200;
     for number in 0..JOURNALS {
         ended(&store, &format!("j{number}")).await;
     }
@@ -269,7 +270,7 @@ async fn a_journal_that_redis_let_go_at_its_time_is_expired_and_its_memory_comes
     let (lease, _) = granted(store.claim(short("was", hour / 3600)).await.unwrap());
     store.append(&lease, at_rest(1..=3)).await.unwrap();
     let was = key("was");
-    let gone = until(|| store.state(&was), |state| state.is_err()).await;
+    let gone = until(|| store.state(&was), Result::is_err).await;
     refused(gone, ErrorKind::Expired);
     let read = store
         .read(&key("was"), after(0), PageLimit::default())

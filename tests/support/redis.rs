@@ -141,8 +141,27 @@ impl RedisServer {
         self.folder.path()
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.child.lock().unwrap().is_some()
+    }
+
     fn pid(&self) -> u32 {
         self.child.lock().unwrap().as_ref().unwrap().id()
+    }
+
+    /// Waits until this replica has what its primary had when it came.
+    pub(crate) fn until_in_sync(&self) {
+        while !self.replication().contains("master_link_status:up") {
+            std::thread::yield_now();
+        }
+    }
+
+    /// What it says of replication; nothing, if it is just closing its connections.
+    pub(crate) fn replication(&self) -> String {
+        redis::Client::open(self.url())
+            .and_then(|client| client.get_connection())
+            .and_then(|mut connection| redis::cmd("INFO").arg("replication").query(&mut connection))
+            .unwrap_or_default()
     }
 
     /// `kill -9`.

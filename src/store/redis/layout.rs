@@ -14,9 +14,6 @@ pub(super) const LAYOUT: &str = "1";
 /// What the key `layout` says the keys are.
 pub(super) const KIND: &str = "streamkeep journals";
 
-/// The field of a stream's entry that holds the frames.
-pub(super) const FRAMES: &[u8] = b"r";
-
 /// The names of keys under one prefix.
 ///
 /// A journal's keys and its bucket's lists share a hash tag, the bucket's number,
@@ -163,10 +160,6 @@ impl Head {
             generation: self.state.generation,
             token: self.token,
         }
-    }
-
-    pub(super) fn token(&self) -> u64 {
-        self.token
     }
 
     /// The last record of a generation; `None` if there is none of that number.

@@ -3,15 +3,15 @@
 //! Each bucket has its names in order; a list is their lists merged.
 
 use super::Shared;
-use super::layout::{Bucket, Found, head_of};
-use super::read::{millis, odd};
+use super::layout::Bucket;
+use super::read::{odd, state_in};
 use super::route::text;
 use super::scripts::Request;
 use crate::error::Result;
-use crate::proto::model::Key;
+use crate::proto::model::{Cursor, Key};
 use crate::store::JournalState;
 use futures_core::future::BoxFuture;
-use redis::{Cmd, Value, cmd};
+use redis::{Value, cmd};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -128,18 +128,12 @@ impl Shared {
     }
 
     async fn states_in(&self, bucket: Bucket, keys: &[Key]) -> Result<Vec<JournalState>> {
-        let mut commands: Vec<Cmd> = keys.iter().map(|key| self.hash(bucket, key)).collect();
-        commands.push(cmd("TIME"));
-        let mut answers = self
-            .link
-            .run(&Request::commands(bucket.slot, commands))
-            .await?;
-        let now = millis(&answers.pop().ok_or_else(odd)?)?;
+        let looks = keys.iter().map(|key| self.look(key, Cursor::START, 0, 0));
+        let request = Request::all(bucket.slot, looks.collect());
         let mut states = Vec::new();
-        for (key, hash) in keys.iter().zip(&answers) {
-            match head_of(key, hash) {
-                Ok(Found::Live(head)) if !head.has_vanished(now) => states.push(head.into_state()),
-                Ok(_) => {}
+        for (key, answer) in keys.iter().zip(self.link.run(&request).await?) {
+            match state_in(key, answer) {
+                Ok(state) => states.extend(state),
                 // One damaged journal must not hide the others; whoever asks for it
                 // by its key is told.
                 Err(error) => {

@@ -1,8 +1,9 @@
-//! The scripts that change something, and what is sent to a server.
+//! The scripts, and what is sent to a server.
 //!
 //! Each change is one script, so it is there whole or not at all, and each can be
 //! sent again when its answer was lost: it knows its own call by the number that
-//! was given to it.
+//! was given to it. A page is read by a script too: where a slot is being moved, a
+//! script waits until all of a journal's keys are on one side.
 
 use redis::{Arg, Cmd, cmd};
 use std::sync::LazyLock;
@@ -32,6 +33,7 @@ macro_rules! scripts {
 
 scripts! {
     OPEN: "lua/open.lua";
+    READ: "lua/read.lua";
     CLAIM: "lua/common.lua", "lua/claim.lua";
     APPEND: "lua/common.lua", "lua/append.lua";
     COMMIT: "lua/common.lua", "lua/commit.lua";
@@ -71,6 +73,17 @@ impl Request {
             command.arg(argument);
         }
         self
+    }
+
+    /// One call of a script for each of these; all for one slot.
+    pub(super) fn all(slot: u16, requests: Vec<Self>) -> Self {
+        let script = requests.first().and_then(|request| request.script);
+        let commands = requests.into_iter().flat_map(|request| request.commands);
+        Self {
+            slot,
+            commands: commands.collect(),
+            script,
+        }
     }
 
     /// Commands, each answered for itself. Nothing is atomic about them.
