@@ -1,6 +1,6 @@
 //! Stores beside a plain append log, in one run, under a minute.
 //!
-//! `cargo bench --bench store --features sled`
+//! `cargo bench --bench store --features sled,redis`
 //!
 //! A thousand journals, 200 bytes an event, sixteen events an append, one append
 //! of each journal in flight. The log is the bound: one file, one `write` for each
@@ -26,6 +26,20 @@ use streamkeep::store::{
     Batch, Claim, Claimed, Intent, Lease, MemoryStore, PageLimit, SledStore, Store, StoreExt,
 };
 
+#[cfg(all(unix, feature = "redis"))]
+#[path = "store/redis.rs"]
+mod in_redis;
+#[cfg(all(unix, feature = "redis"))]
+#[expect(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "the tests use the rest"
+)]
+#[path = "../tests/support/redis.rs"]
+mod server;
+
 const JOURNALS: u64 = 1000;
 const PACK: u64 = 16;
 const APPENDS: u64 = 13;
@@ -35,7 +49,7 @@ const NOW: WallTime = WallTime::from_millis(1_000_000);
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .enable_time()
+        .enable_all()
         .build()
         .unwrap();
     let events = JOURNALS * PACK * APPENDS;
@@ -43,6 +57,8 @@ fn main() {
     let mut memory = Timing::default();
     let mut bare = Timing::default();
     let mut sled = Timing::default();
+    #[cfg(all(unix, feature = "redis"))]
+    let (server, mut redis) = (in_redis::server(), Timing::default());
     for _ in 0..REPEATS {
         let folder = tempfile::tempdir().unwrap();
         log.add(|| append_log(&folder.path().join("log")));
@@ -61,15 +77,24 @@ fn main() {
                 took
             })
         });
+        #[cfg(all(unix, feature = "redis"))]
+        if let Some(server) = &server {
+            in_redis::append(&runtime, server, APPENDS, &mut redis);
+        }
     }
     let bound = rate(events, median(&mut log.wall));
     println!("append, {JOURNALS} journals, {PACK} x 200 bytes, {events} events:");
-    for (name, timing) in [
+    let mut rows = vec![
         ("log", &mut log),
         ("memory", &mut memory),
         ("bare", &mut bare),
         ("sled", &mut sled),
-    ] {
+    ];
+    #[cfg(all(unix, feature = "redis"))]
+    if server.is_some() {
+        rows.push(("redis", &mut redis));
+    }
+    for (name, timing) in rows {
         let rate = rate(events, median(&mut timing.wall));
         let cpu = timing.cpu.as_secs_f64() * 1e6 / (events * REPEATS as u64) as f64;
         println!(
@@ -77,7 +102,21 @@ fn main() {
             rate / bound
         );
     }
-    runtime.block_on(replay());
+    #[cfg(all(unix, feature = "redis"))]
+    if let Some(server) = &server {
+        println!("tail in redis, from the append to a reader elsewhere:");
+        for (journals, events) in [(200, 4000), (1000, 10_000)] {
+            runtime.block_on(in_redis::tail(server, journals, events));
+        }
+        let store = runtime.block_on(in_redis::open(server, "replay"));
+        runtime.block_on(replay("redis", Arc::new(store)));
+    }
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        replay("memory", Arc::new(MemoryStore::new())).await;
+        let sled = SledStore::open(folder.path()).await.unwrap();
+        replay("sled", Arc::new(sled)).await;
+    });
     runtime.block_on(reopen());
 }
 
@@ -226,48 +265,43 @@ async fn append_all(store: Arc<dyn Store>, appends: u64) -> Duration {
 }
 
 /// One journal of 4,000 events, read again and again.
-async fn replay() {
+async fn replay(name: &str, store: Arc<dyn Store>) {
     const EVENTS: u64 = 4000;
-    let folder = tempfile::tempdir().unwrap();
-    let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let sled: Arc<dyn Store> = Arc::new(SledStore::open(folder.path()).await.unwrap());
     println!("replay of a journal of {EVENTS} events:");
-    for (name, store) in [("memory", memory), ("sled", sled)] {
-        let lease = create(&*store, 0).await;
-        for append in 0..EVENTS / PACK {
-            let batch = batch(append * PACK + 1, Status::Ended(End::Complete));
-            let status = if append + 1 == EVENTS / PACK {
-                batch.status
-            } else {
-                Status::Running
-            };
-            store
-                .append(&lease, Batch { status, ..batch })
-                .await
-                .unwrap();
-        }
-        let mut times = Vec::new();
-        let mut first_page = Vec::new();
-        for _ in 0..200 {
-            let begun = Instant::now();
-            let read = store.read_all(&lease.key, Cursor::START).await.unwrap();
-            times.push(begun.elapsed());
-            assert_eq!(read.len() as u64, EVENTS);
-            let at = Cursor::new(Generation::FIRST, Seq::new(EVENTS - 20));
-            let begun = Instant::now();
-            let page = store.read(&lease.key, at, PageLimit::default()).await;
-            first_page.push(begun.elapsed());
-            assert_eq!(page.unwrap().records.len(), 20);
-        }
-        let took = median(&mut times);
-        let bytes = EVENTS as f64 * 200.0;
-        println!(
-            "  {name:8} {:>12.0} events/s  {:.0} MB/s  last 20 records in {:?}",
-            rate(EVENTS, took),
-            bytes / took.as_secs_f64() / 1e6,
-            median(&mut first_page)
-        );
+    let lease = create(&*store, 0).await;
+    for append in 0..EVENTS / PACK {
+        let batch = batch(append * PACK + 1, Status::Ended(End::Complete));
+        let status = if append + 1 == EVENTS / PACK {
+            batch.status
+        } else {
+            Status::Running
+        };
+        store
+            .append(&lease, Batch { status, ..batch })
+            .await
+            .unwrap();
     }
+    let mut times = Vec::new();
+    let mut first_page = Vec::new();
+    for _ in 0..200 {
+        let begun = Instant::now();
+        let read = store.read_all(&lease.key, Cursor::START).await.unwrap();
+        times.push(begun.elapsed());
+        assert_eq!(read.len() as u64, EVENTS);
+        let at = Cursor::new(Generation::FIRST, Seq::new(EVENTS - 20));
+        let begun = Instant::now();
+        let page = store.read(&lease.key, at, PageLimit::default()).await;
+        first_page.push(begun.elapsed());
+        assert_eq!(page.unwrap().records.len(), 20);
+    }
+    let took = median(&mut times);
+    let bytes = EVENTS as f64 * 200.0;
+    println!(
+        "  {name:8} {:>12.0} events/s  {:.0} MB/s  last 20 records in {:?}",
+        rate(EVENTS, took),
+        bytes / took.as_secs_f64() / 1e6,
+        median(&mut first_page)
+    );
 }
 
 /// A store of a million records, opened again.

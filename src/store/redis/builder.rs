@@ -136,10 +136,11 @@ impl RedisStoreBuilder {
     }
 
     /// Waits until this many replicas have an append before it is acknowledged, and
-    /// before any reader sees it. With that, whatever was acknowledged survives the
-    /// loss of the primary, as long as one of these replicas takes its place; and a
-    /// primary that was cut off from its replicas can acknowledge nothing. Costs a
-    /// round trip to the replicas and one more to the primary for each append.
+    /// before any reader sees it. With as many as there are that could take the
+    /// primary's place, whatever was acknowledged survives the loss of the primary,
+    /// and one that was cut off can acknowledge nothing; with fewer, a replica that
+    /// was behind may take its place. Costs a round trip to the replicas and one more
+    /// to the primary for each append.
     ///
     /// When fewer have it within the limit, the append is tried again until the
     /// store's patience is over, and then fails as

@@ -92,15 +92,19 @@ impl Names {
         Key::new(key).ok()
     }
 
-    /// All that a script about a journal may touch.
-    pub(super) fn all(&self, bucket: Bucket, key: &Key) -> [String; 5] {
+    /// What a script about a journal may touch that changes no list of journals.
+    pub(super) fn own(&self, bucket: Bucket, key: &Key) -> [String; 3] {
         [
             self.head(bucket, key),
             self.records(bucket, key),
-            self.names(bucket),
-            self.due(bucket),
             self.vanish(bucket),
         ]
+    }
+
+    /// All that a script about a journal may touch.
+    pub(super) fn all(&self, bucket: Bucket, key: &Key) -> [String; 5] {
+        let [head, records, vanish] = self.own(bucket, key);
+        [head, records, vanish, self.names(bucket), self.due(bucket)]
     }
 }
 

@@ -206,17 +206,31 @@ impl Line {
     ) -> Result<Vec<Value>, Fault> {
         let pipeline = request.to_send(with_text, asking);
         let per_command = if asking { 2 } else { 1 };
-        let count = request.len().saturating_mul(per_command);
+        let around = if request.is_transaction { 2 } else { 0 };
+        let count = request
+            .len()
+            .saturating_mul(per_command)
+            .saturating_add(around);
         let mut connection = self.connection.clone();
         let answers = connection.send_packed_commands(&pipeline, 0, count).await;
         let answers = answers.map_err(|error| Fault::of(&error))?;
-        answers
+        let mut answers = answers
             .into_iter()
             // Behind each ASKING stands the answer that counts.
             .skip(per_command - 1)
             .step_by(per_command)
             .map(|answer| answer.extract_error().map_err(|error| Fault::of(&error)))
-            .collect()
+            .collect::<Result<Vec<_>, _>>()?;
+        match answers.pop() {
+            Some(Value::Array(all)) if request.is_transaction => all
+                .into_iter()
+                .map(|answer| answer.extract_error().map_err(|error| Fault::of(&error)))
+                .collect(),
+            last => {
+                answers.extend(last);
+                Ok(answers)
+            }
+        }
     }
 
     fn noted<T>(&self, answer: Result<T, Fault>) -> Result<T, Fault> {

@@ -128,7 +128,9 @@ impl Shared {
     }
 
     async fn states_in(&self, bucket: Bucket, keys: &[Key]) -> Result<Vec<JournalState>> {
-        let looks = keys.iter().map(|key| self.look(key, Cursor::START, 0, 0));
+        let looks = keys
+            .iter()
+            .map(|key| self.script_look(key, Cursor::START, 0, 1));
         let request = Request::all(bucket.slot, looks.collect());
         let mut states = Vec::new();
         for (key, answer) in keys.iter().zip(self.link.run(&request).await?) {

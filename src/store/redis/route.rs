@@ -59,6 +59,10 @@ impl Routes {
         }
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.kind, Kind::Cluster(_))
+    }
+
     pub(super) fn is_replicated(&self) -> bool {
         !matches!(self.kind, Kind::Single(_))
     }

@@ -35,7 +35,7 @@ scripts! {
     OPEN: "lua/open.lua";
     READ: "lua/read.lua";
     CLAIM: "lua/common.lua", "lua/claim.lua";
-    APPEND: "lua/common.lua", "lua/append.lua";
+    APPEND: "lua/append.lua";
     COMMIT: "lua/common.lua", "lua/commit.lua";
     RENEW: "lua/common.lua", "lua/renew.lua";
     RELEASE: "lua/common.lua", "lua/release.lua";
@@ -50,6 +50,8 @@ pub(super) struct Request {
     pub(super) slot: u16,
     commands: Vec<Cmd>,
     script: Option<&'static Script>,
+    /// All of them at one moment.
+    pub(super) is_transaction: bool,
 }
 
 impl Request {
@@ -64,6 +66,7 @@ impl Request {
             slot,
             commands: vec![command],
             script: Some(script),
+            is_transaction: false,
         }
     }
 
@@ -83,6 +86,7 @@ impl Request {
             slot,
             commands: commands.collect(),
             script,
+            is_transaction: false,
         }
     }
 
@@ -92,6 +96,16 @@ impl Request {
             slot,
             commands,
             script: None,
+            is_transaction: false,
+        }
+    }
+
+    /// Commands that are carried out at one moment. Not for a cluster, where a
+    /// transaction cannot follow a slot that is being moved.
+    pub(super) fn transaction(slot: u16, commands: Vec<Cmd>) -> Self {
+        Self {
+            is_transaction: true,
+            ..Self::commands(slot, commands)
         }
     }
 
@@ -99,6 +113,9 @@ impl Request {
     /// with leave to answer for a slot that is being moved to it.
     pub(super) fn to_send(&self, with_text: bool, asking: bool) -> redis::Pipeline {
         let mut pipeline = redis::Pipeline::with_capacity(self.commands.len().saturating_mul(2));
+        if self.is_transaction {
+            pipeline.add_command(cmd("MULTI"));
+        }
         for command in &self.commands {
             if asking {
                 pipeline.add_command(cmd("ASKING"));
@@ -108,13 +125,16 @@ impl Request {
                 None => pipeline.add_command(command.clone()),
             };
         }
+        if self.is_transaction {
+            pipeline.add_command(cmd("EXEC"));
+        }
         pipeline
     }
 
     /// The command, if there is but one.
     pub(super) fn only(&self) -> Option<&Cmd> {
         match self.commands.as_slice() {
-            [command] => Some(command),
+            [command] if !self.is_transaction => Some(command),
             _ => None,
         }
     }

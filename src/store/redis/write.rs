@@ -27,10 +27,16 @@ use std::time::Duration;
 const COLLECTED_AT_ONCE: usize = 64;
 
 impl Shared {
-    /// A script about a journal.
+    /// A script about a journal and the lists it is in.
     fn script(&self, script: &'static LazyLock<Script>, key: &Key) -> Request {
         let bucket = self.names.bucket_of(key);
         Request::script(bucket.slot, script, &self.names.all(bucket, key))
+    }
+
+    /// A script about a journal that stays in its lists.
+    fn own_script(&self, script: &'static LazyLock<Script>, key: &Key) -> Request {
+        let bucket = self.names.bucket_of(key);
+        Request::script(bucket.slot, script, &self.names.own(bucket, key))
     }
 
     pub(super) async fn claim(&self, claim: &Claim) -> Result<Claimed> {
@@ -50,8 +56,7 @@ impl Shared {
             .with(millis(claim.keep_for))
             .with(call.as_str())
             .with(millis(self.grace))
-            .with(self.names.channel(&claim.key))
-            .with(call.as_str());
+            .with(self.names.channel(&claim.key));
         let mut trying = self.link.trying();
         loop {
             let tried = self.try_claim(&mut trying, &request, claim, &call).await;
@@ -136,7 +141,7 @@ impl Shared {
 
     pub(super) async fn renew(&self, lease: &Lease, until: WallTime) -> Result<()> {
         let request = self
-            .script(&RENEW, &lease.key)
+            .own_script(&RENEW, &lease.key)
             .with(lease.key.as_str())
             .with(lease.generation.get())
             .with(lease.token)
@@ -148,7 +153,7 @@ impl Shared {
 
     pub(super) async fn release(&self, lease: &Lease) -> Result<()> {
         let request = self
-            .script(&RELEASE, &lease.key)
+            .own_script(&RELEASE, &lease.key)
             .with(lease.generation.get())
             .with(lease.token);
         let answer = self.link.run_one(&request).await?;
@@ -163,22 +168,22 @@ impl Shared {
         let mut frames = BytesMut::new();
         encode(&batch.records, &mut frames).map_err(too_large)?;
         let call = self.next_call();
-        let request = self
-            .script(&APPEND, &lease.key)
+        let mut request = self
+            .own_script(&APPEND, &lease.key)
             .with(lease.key.as_str())
-            .with(lease.generation.get())
-            .with(lease.token)
+            .with(format!("{} {}", lease.generation, lease.token))
+            .with(format!("{}-{last}", lease.generation))
             .with(first.get())
             .with(last.get())
-            .with(frames.len())
             .with(batch.status.as_str())
             .with(batch.now.as_millis())
             .with(call.as_str())
             .with(millis(self.grace))
             .with(self.names.channel(&lease.key))
-            .with(call.as_str())
-            .with(if self.replicas.is_some() { "wait" } else { "" })
             .with(&frames[..]);
+        if self.replicas.is_some() {
+            request = request.with("wait");
+        }
         drop(frames);
 
         // Whoever drops this future does not wake the readers beside it: then the
@@ -259,7 +264,7 @@ impl Shared {
     }
 
     fn commit_request(&self, key: &Key, generation: &str, last: &str, call: &str) -> Request {
-        self.script(&COMMIT, key)
+        self.own_script(&COMMIT, key)
             .with(generation)
             .with(last)
             .with(self.names.channel(key))
@@ -284,8 +289,7 @@ impl Shared {
             .with(key.as_str())
             .with(call.as_str())
             .with(millis(self.grace))
-            .with(self.names.channel(key))
-            .with(call.as_str());
+            .with(self.names.channel(key));
         let mut leaving = self.leaving(key, &call);
         let answer = self.link.run_one(&request).await?;
         leaving.stay();

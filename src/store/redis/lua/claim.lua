@@ -1,6 +1,6 @@
--- ARGV key fingerprint intent now lease keep call grace channel from
+-- ARGV key fingerprint intent now lease keep call grace channel
 local key, fp, intent, now, lease, keep, call = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local grace, channel, from = num(ARGV[8]), ARGV[9], ARGV[10]
+local grace, channel = num(ARGV[8]), ARGV[9]
 local ms, us = clock()
 local h = redis.call('HMGET', HEAD, 'gen', 'token', 'fp', 'lease', 'keep', 'at', 'status',
   'claim', 'gone', 'ttl', 'pend', 'head', 'bytes', 'earlier')
@@ -17,19 +17,20 @@ local function begin(generation)
   -- A full Redis refuses the first write, and no later one.
   redis.call('HSET', HEAD, 'claim', call)
   redis.call('DEL', HEAD, RECORDS)
-  redis.call('HSET', HEAD, 'fp', fp, 'gen', generation, 'token', next_token(),
-    'lease', lease, 'keep', keep, 'made', now, 'at', now, 'head', '0',
+  local new = next_token()
+  redis.call('HSET', HEAD, 'fp', fp, 'gen', generation, 'token', new,
+    'fence', generation .. ' ' .. new, 'lease', lease, 'keep', keep, 'made', now, 'at', now, 'head', '0',
     'status', 'running', 'bytes', '0', 'earlier', '0', 'claim', call)
   redis.call('ZADD', NAMES, 0, key)
   redis.call('ZADD', DUE, text(num(now) + num(keep)), key)
-  outlive(key, num(keep), lease, 0, ms, grace)
+  outlive(key, num(keep), lease, 0, now, ms, grace)
   -- What Redis let go by itself is still in the bucket's lists.
   for _, old in ipairs(redis.call('ZRANGEBYSCORE', VANISH, '-inf', text(ms), 'LIMIT', 0, 4)) do
     redis.call('ZREM', NAMES, old)
     redis.call('ZREM', DUE, old)
     redis.call('ZREM', VANISH, old)
   end
-  wake(channel, from)
+  wake(channel, call)
   return answer('granted')
 end
 
@@ -65,13 +66,16 @@ if intent == 'takeover' and status ~= 'running' and status ~= 'interrupted' then
   return answer('existing')
 end
 if intent == 'regenerate' and num(gen) >= 4294967295 then return { 'spent' } end
-redis.call('HSET', HEAD, 'token', next_token(), 'lease', lease, 'keep', keep, 'claim', call)
+local new = next_token()
+redis.call('HSET', HEAD, 'token', new, 'fence', gen .. ' ' .. new, 'lease', lease,
+  'keep', keep, 'claim', call)
 if intent == 'regenerate' then
-  redis.call('HSET', HEAD, 'g:' .. gen, h[12], 'gen', following, 'head', '0',
+  redis.call('HSET', HEAD, 'g:' .. gen, h[12], 'gen', following,
+    'fence', following .. ' ' .. new, 'head', '0',
     'status', 'running', 'at', now, 'bytes', '0', 'earlier', text(num(h[14]) + num(h[13])))
   at = now
 end
 redis.call('ZADD', DUE, text(num(at) + num(keep)), key)
-outlive(key, num(keep), lease, 0, ms, grace)
-wake(channel, from)
+outlive(key, num(keep), lease, 0, now, ms, grace)
+wake(channel, call)
 return answer('granted')

@@ -1,5 +1,5 @@
 -- One journal that may be past its time: 0 left, 1 removed, 2 past it and held.
--- ARGV key now grace channel from
+-- ARGV key now grace channel call
 local key, now, grace = ARGV[1], num(ARGV[2]), num(ARGV[3])
 local ms = clock()
 local h = redis.call('HMGET', HEAD, 'gen', 'token', 'keep', 'made', 'at', 'gone', 'until', 'lease', 'ttl')

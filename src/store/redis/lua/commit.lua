@@ -1,5 +1,5 @@
 -- What enough replicas have is acknowledged.
--- ARGV gen last channel from
+-- ARGV gen last channel call
 local h = redis.call('HMGET', HEAD, 'gen', 'pend', 'head', 'gone')
 if not h[1] or h[4] or h[1] ~= ARGV[1] then return -1 end
 if not h[2] then return num(h[3]) end

@@ -15,9 +15,9 @@ local function clock()
   return num(t[1]) * 1000 + math.floor(num(t[2]) / 1000), num(t[1]) * 1000000 + num(t[2])
 end
 
--- A journal's keys all stand in one slot, its bucket's:
--- the journal's hash, its stream, and the bucket's three sorted sets.
-local HEAD, RECORDS, NAMES, DUE, VANISH = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+-- A journal's keys all stand in one slot, its bucket's: the journal's hash, its
+-- stream, and the bucket's sorted sets. What changes no list is not given the lists.
+local HEAD, RECORDS, VANISH, NAMES, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 
 -- A wake-up is a hint: where the user may not publish, readers look by themselves.
 local function wake(channel, from)
@@ -26,24 +26,20 @@ end
 
 -- When Redis itself lets go, by its own clock, if no collection comes by: the
 -- records after the keeping and the grace, what is remembered of them after as
--- long again. Both count anew from here.
-local function outlive(key, keep, lease, lived, ms, grace)
+-- long again. Both count anew from here; `at` is when that is by the writers' clocks.
+-- An append does the same when `again` is past: see there.
+local function outlive(key, keep, lease, lived, at, ms, grace)
   local kept = math.min(keep, LARGEST / 8)
   local span = kept + grace
+  local again = text(num(at) + span / 8)
   if lease and lease ~= '' then
     span = span + math.max(0, math.min(num(lease) - ms, LARGEST / 8))
   end
   local whole = span + math.max(kept, math.min(lived, LARGEST / 8)) + grace
-  redis.call('HSET', HEAD, 'ttl', text(ms + span))
+  redis.call('HSET', HEAD, 'ttl', text(ms + span), 'again', again)
   redis.call('PEXPIRE', RECORDS, text(span))
   redis.call('PEXPIRE', HEAD, text(whole))
   redis.call('ZADD', VANISH, text(ms + whole), key)
-end
-
--- Whether `outlive` is due again: not for each append, but long before the end.
-local function wanes(ttl, keep, ms, grace)
-  local span = math.min(keep, LARGEST / 8) + grace
-  return ms + span - num(ttl) > span / 8
 end
 
 -- Leaves what is remembered of a journal, and removes the rest.

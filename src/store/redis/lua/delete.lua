@@ -1,4 +1,4 @@
--- ARGV key call grace channel from
+-- ARGV key call grace channel
 local key, call, grace = ARGV[1], ARGV[2], num(ARGV[3])
 local ms = clock()
 local h = redis.call('HMGET', HEAD, 'gen', 'token', 'keep', 'made', 'at', 'gone', 'call', 'ttl')
@@ -22,5 +22,5 @@ if ms >= num(h[8]) then
   return 0
 end
 bury(key, h[1], h[2], num(h[3]), lived, expires + lived, 'deleted', call, ms, grace)
-wake(ARGV[4], ARGV[5])
+wake(ARGV[4], call)
 return 1
