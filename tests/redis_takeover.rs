@@ -213,7 +213,7 @@ impl Scene {
             "an event that was shown is not in the journal"
         );
         // A reader on the third machine waits from here on, through the takeover.
-        let stood = log.last().map_or(beginning(), |(cursor, _)| *cursor);
+        let stood = log.last().map_or_else(beginning, |(cursor, _)| *cursor);
 
         self.gate.open();
         let handle = start(&second, &self.upstream.url()).await;

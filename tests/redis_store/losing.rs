@@ -291,7 +291,7 @@ async fn a_journal_that_redis_let_go_at_its_time_is_expired_and_its_memory_comes
     let (again, state) = granted(store.claim(short("was", hour / 3600)).await.unwrap());
     assert!(again.generation > Generation::FIRST && again.token > lease.token);
     assert_eq!(state.head, Seq::ZERO);
-    store.release(&again).await.unwrap();
+    store.append(&again, at_rest(1..=3)).await.unwrap();
     // And in the end there is nothing left but the one that is held.
     until(
         || async { keys(&server, ":was") },
