@@ -84,16 +84,16 @@ fn main() {
     }
     let bound = rate(events, median(&mut log.wall));
     println!("append, {JOURNALS} journals, {PACK} x 200 bytes, {events} events:");
-    let mut rows = vec![
+    let rows = vec![
         ("log", &mut log),
         ("memory", &mut memory),
         ("bare", &mut bare),
         ("sled", &mut sled),
     ];
     #[cfg(all(unix, feature = "redis"))]
-    if server.is_some() {
-        rows.push(("redis", &mut redis));
-    }
+    let rows = rows
+        .into_iter()
+        .chain(server.is_some().then_some(("redis", &mut redis)));
     for (name, timing) in rows {
         let rate = rate(events, median(&mut timing.wall));
         let cpu = timing.cpu.as_secs_f64() * 1e6 / (events * REPEATS as u64) as f64;

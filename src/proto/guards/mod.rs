@@ -105,8 +105,7 @@ pub enum Arrival {
     Wait,
     /// The endpoint is down. Try another one, or say so.
     CircuitOpen {
-        /// When the next probe may go out; see
-        /// [`Admission::Open`](super::breaker::Admission::Open).
+        /// When the next probe may go out; see [`Admission::Open`].
         until: Moment,
     },
     /// As many as may wait are waiting.
