@@ -5,7 +5,7 @@
 //! Every answer is held until it is complete, so a caller gets the whole of it
 //! once or a clear error.
 
-#![cfg(all(feature = "client", feature = "conformance"))]
+#![cfg(feature = "testkit")]
 #![cfg(test)] // else the lints take the helpers for production code
 
 use std::time::Duration;

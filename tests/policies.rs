@@ -1,7 +1,7 @@
 //! Six ways of failing, and what the policies make of them together: on a paused
 //! clock, with every guard at its default.
 
-#![cfg(all(feature = "client", feature = "conformance"))]
+#![cfg(feature = "testkit")]
 #![cfg(test)] // else the lints take the helpers for production code
 
 #[path = "support/events.rs"]
