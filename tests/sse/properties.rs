@@ -177,6 +177,8 @@ fn work_is_linear_in_every_shape_and_chunk_size() {
         ("comments", many(b": c\n")),
         ("deltas", many(b"event: d\nid: 17\ndata: {}\n\n")),
         ("types after data", types_after_data),
+        ("invalid events", many(b"event: d\xFF\ndata: x\xFF\n\n")),
+        ("not whole at the end", many(b"event: d\ndata: x\n:\n\n")),
         ("carriage returns", many(b"\r")),
         ("line feeds", many(b"\n")),
     ];
@@ -194,4 +196,37 @@ fn work_is_linear_in_every_shape_and_chunk_size() {
             assert!(work <= 16 * offset, "{name}, {size}: {work} for {offset}");
         }
     }
+}
+
+/// A whole event may be taken in one step; the same event byte by byte cannot.
+#[test]
+fn whole_events_are_what_their_bytes_make_in_every_variation() {
+    let befores: [&[u8]; 4] = [b"", b"id: 7\n\n", b": c\ndata: w\r\r", b"data: w\r\n\r\n"];
+    let names: [&[u8]; 5] = [b"", b"event: n", b"event: ", b"event:n", b"event: \xFF"];
+    let datas: [&[u8]; 5] = [b"data: d", b"data: ", b"data:d", b"data: \xFF", b"id: 8"];
+    let ends: [&[u8]; 4] = [b"\n", b"\r\n", b"\r", b"\r\r"];
+    let afters: [&[u8]; 4] = [b"", b"\n", b"\xEF\xBB\xBFdata: x\n\n", b"data: x\n\n"];
+    let mut streams = 0;
+    for before in befores {
+        for name in names {
+            for [name_end, data_end, blank] in triples(ends) {
+                for (data, after) in datas
+                    .iter()
+                    .flat_map(|data| afters.map(|after| (data, after)))
+                {
+                    let name_end: &[u8] = if name.is_empty() { b"" } else { name_end };
+                    let parts = [before, name, name_end, data, data_end, blank, after];
+                    let bytes = Bytes::from(parts.concat());
+                    let run = |size| decode(DecoderConfig::new(), pieces(&bytes, size), ENDS[1]);
+                    assert_eq!(run(bytes.len()), run(1), "{bytes:?}");
+                    streams += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(streams, 4 * 5 * 64 * 5 * 4);
+}
+
+fn triples(ends: [&[u8]; 4]) -> impl Iterator<Item = [&[u8]; 3]> {
+    (0..64).map(move |n| [ends[n % 4], ends[n / 4 % 4], ends[n / 16]])
 }

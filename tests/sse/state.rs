@@ -151,6 +151,7 @@ fn a_byte_order_mark_is_one_only_at_the_start_and_once() {
     assert_eq!(events(b"\n\xEF\xBB\xBFdata: x\n\n"), []);
     assert_eq!(events(b"\xEF\xBB\xBF\ndata: x\n\n")[0].data, "x");
     assert_eq!(events(b"data: \xEF\xBB\xBFx\n\n")[0].data, "\u{FEFF}x");
+    assert_eq!(events(b"data: x\n\n\xEF\xBB\xBFdata: y\n\n").len(), 1);
 }
 
 #[test]

@@ -206,10 +206,6 @@ impl Decoder {
             self.decode_kept(part)?.text
         };
         self.commit_id()?;
-        let mut id = Text::from_static("");
-        if !self.last_event_id.text.is_empty() {
-            id = self.last_event_id.text.clone();
-        }
         let end_offset = self.offset();
         self.pending.start = end_offset;
         self.pending.added = 0;
@@ -217,10 +213,21 @@ impl Decoder {
         Ok(Some(Item::Event(Event {
             name,
             data,
-            id,
+            id: self.event_id(),
             end_offset,
             unterminated,
         })))
+    }
+
+    /// The last event ID for one more event. None is the common case, and
+    /// cloning the empty text is a call.
+    #[inline]
+    pub(super) fn event_id(&self) -> Text {
+        let id = &self.last_event_id.text;
+        if id.is_empty() {
+            return Text::from_static("");
+        }
+        id.clone()
     }
 
     /// WHATWG "dispatch the event", for one without data: of it only its id

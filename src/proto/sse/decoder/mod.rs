@@ -13,6 +13,7 @@ use super::{DecodeError, DecoderConfig, EndOfInput, Event, Item};
 use crate::proto::model::Text;
 
 mod interpret;
+mod whole;
 
 use interpret::{Part, Pending};
 
@@ -121,7 +122,16 @@ impl Decoder {
         clippy::should_implement_trait,
         reason = "an iterator is at its end with `None`; a decoder goes on with the next chunk"
     )]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<Item>, DecodeError> {
+        if let Some(event) = self.whole_event() {
+            return Ok(Some(Item::Event(event)));
+        }
+        self.next_in_steps()
+    }
+
+    /// The next item, line by line.
+    fn next_in_steps(&mut self) -> Result<Option<Item>, DecodeError> {
         loop {
             let rest = self.chunk.get(self.position..).unwrap_or_default();
             let Some(&first) = rest.first() else {
