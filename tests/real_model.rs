@@ -43,10 +43,17 @@ fn request(dialect: Dialect, base: &str) -> Request {
             json!({"model": "claude-sonnet-4-5", "temperature": 0, "seed": 1, "max_tokens": 64,
                    "messages": [{"role": "user", "content": PROMPT}]}),
         ),
-        other => panic!("no request for {other}"),
+        other => panic!("the model's server does not speak {other}"),
     };
     Request::new(dialect, format!("{base}{path}"), body.to_string()).unwrap()
 }
+
+/// What the model's server speaks.
+const SPOKEN: [Dialect; 3] = [
+    Dialect::OpenAiChat,
+    Dialect::OpenAiResponses,
+    Dialect::AnthropicMessages,
+];
 
 struct Scene {
     server: ModelServer,
@@ -132,7 +139,7 @@ async fn failures(handle: &Handle) -> Vec<Option<String>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_dialect_streams_whole_and_replays_the_same_from_disk() {
     let Some(scene) = Scene::open() else { return };
-    for dialect in Dialect::ALL {
+    for dialect in &SPOKEN {
         let folder = tempfile::tempdir().unwrap();
         let proxy = scene.proxy(Cut::Pass).await;
         let client = client_on(folder.path()).await;
