@@ -170,14 +170,14 @@ async fn a_primary_of_a_cluster_that_dies_loses_nothing_that_was_acknowledged() 
     let builder = || settings(&cluster.url()).wait_replicas(1, Duration::from_secs(1));
     let store = Arc::new(
         builder()
-            .patience(Duration::from_secs(50))
+            .patience(Duration::from_secs(200))
             .open()
             .await
             .unwrap(),
     );
     let other = Arc::new(
         builder()
-            .patience(Duration::from_secs(50))
+            .patience(Duration::from_secs(200))
             .open()
             .await
             .unwrap(),

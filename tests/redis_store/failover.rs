@@ -57,7 +57,7 @@ impl Watched {
         settings(&format!("redis-sentinel://{}/main", sentinels.join(",")))
             .response_timeout(Duration::from_millis(500))
             .connect_timeout(Duration::from_millis(500))
-            .patience(Duration::from_secs(50))
+            .patience(Duration::from_secs(200))
     }
 
     /// The port of the primary, as the sentinels know it.

@@ -15,8 +15,9 @@ pub(crate) const START: WallTime = WallTime::from_millis(1_000_000);
 pub(crate) const RUNNING: Status = Status::Running;
 pub(crate) const COMPLETE: Status = Status::Ended(End::Complete);
 
-/// Far longer than anything takes, so that what hangs fails.
-const FOREVER: Duration = Duration::from_secs(60);
+/// Far longer than anything takes, so that what hangs fails. A sentinel that was not
+/// let run for two seconds does nothing for the next thirty.
+const FOREVER: Duration = Duration::from_secs(240);
 
 pub(crate) fn key(name: &str) -> Key {
     Key::new(name).unwrap()
