@@ -76,6 +76,11 @@ const SIDEWAYS: &[(&str, &str, &str)] = &[
         "proto::retry",
         "a failure carries the provider's hints on waiting",
     ),
+    (
+        "proto::dialect",
+        "proto::retry",
+        "a wait in a body is written as one in a header is",
+    ),
 ];
 
 /// Crates with one home: a second place would be a second way to do the thing.

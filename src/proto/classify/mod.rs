@@ -11,7 +11,7 @@ pub use elsewhere::{Elsewhere, elsewhere};
 
 use super::journal::FailureNote;
 use super::model::{Phase, ProviderError, ResponseHead, TransportFailure};
-use super::retry::RetryHints;
+use super::retry::{RetryHints, names_a_wait};
 use crate::error::{Error, ErrorKind, Place};
 use std::time::Duration;
 
@@ -85,10 +85,12 @@ impl Failure {
         } else {
             format!(": {}", provider.message)
         };
-        let hints = RetryHints {
-            after: hints.after.or(provider.retry_after),
-            ..hints
+        let after = if names_a_wait(head) {
+            hints.after.or(provider.retry_after)
+        } else {
+            provider.retry_after.or(hints.after)
         };
+        let hints = RetryHints { after, ..hints };
         Self {
             kind,
             message: format!("provider answered with status {}{said}", head.status),

@@ -5,6 +5,7 @@
 
 use super::hint;
 use crate::proto::model::ProviderError;
+use crate::proto::retry::{wait_of_seconds, wait_of_text};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -250,7 +251,7 @@ fn wait_in_fields(object: &Object) -> Option<Duration> {
         .or_else(|| number("retry_after_seconds"))
         .or_else(|| number("retry_after"))
         .or_else(|| number("retry_after_ms").map(|millis| millis / 1000.0))
-        .and_then(hint::wait_of_seconds)
+        .and_then(wait_of_seconds)
 }
 
 /// The `retryDelay` of a `google.rpc.RetryInfo` among the details.
@@ -259,7 +260,7 @@ fn retry_info(details: &Value) -> Option<Duration> {
         .as_array()?
         .iter()
         .find_map(|detail| text(detail.get("retryDelay")))
-        .and_then(hint::wait_of_text)
+        .and_then(wait_of_text)
 }
 
 /// The HTTP status that a provider documents for this word.

@@ -1,13 +1,14 @@
 //! Waits that providers write in prose, and prose that is fit to be shown.
 
+use crate::proto::retry::wait_of_text;
 use std::time::Duration;
 
 /// How far into a text a hint is looked for, in bytes. Documented messages are
 /// a few hundred bytes; the rest of a hostile one is not worth reading.
 const LOOKED_AT: usize = 4096;
 
-/// The longest wait that is believed: beyond a year a figure is a mistake.
-const LONGEST: f64 = 366.0 * 86_400.0;
+/// How often one phrase is followed: a message repeats its hint once or twice.
+const MAX_PHRASES: usize = 8;
 
 /// The wait in a message such as `Please try again in 1.3s`.
 ///
@@ -23,45 +24,9 @@ pub(super) fn wait_in_prose(message: &str) -> Option<Duration> {
     ]
     .iter()
     .find_map(|phrase| {
-        let (_, rest) = lower.split_once(phrase)?;
-        wait_of_text(rest)
+        let mut rests = lower.split(phrase).skip(1).take(MAX_PHRASES);
+        rests.find_map(wait_of_text)
     })
-}
-
-/// The wait at the start of a text: `46s`, `1.3s`, `28ms`, `6m0s`, `35 seconds`,
-/// `1 hour 5 minutes`. A figure without a unit is not a wait.
-pub(super) fn wait_of_text(text: &str) -> Option<Duration> {
-    let mut rest = text.trim_start();
-    let mut seconds = None;
-    loop {
-        let figure_end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (figure, behind) = rest.split_at(figure_end);
-        let behind = behind.trim_start_matches(' ');
-        let unit_end = behind
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(unit_end);
-        let Some(factor) = seconds_of(unit) else {
-            break;
-        };
-        let Ok(number) = figure.parse::<f64>() else {
-            break;
-        };
-        seconds = Some(seconds.unwrap_or(0.0) + number * factor);
-        rest = behind.trim_start_matches([' ', ',']);
-    }
-    seconds.and_then(wait_of_seconds)
-}
-
-/// A wait of this many seconds; none when it is negative or absurd.
-pub(super) fn wait_of_seconds(seconds: f64) -> Option<Duration> {
-    if (0.0..=LONGEST).contains(&seconds) {
-        Duration::try_from_secs_f64(seconds).ok()
-    } else {
-        None
-    }
 }
 
 /// A text of one line and at most `max` characters, with what looks like a
@@ -111,17 +76,6 @@ fn head(text: &str, max: usize) -> &str {
     }
     let end = (0..=max).rev().find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(0)).unwrap_or_default()
-}
-
-fn seconds_of(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "ms" | "millisecond" | "milliseconds" => 0.001,
-        "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0,
-        "d" | "day" | "days" => 86_400.0,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -2,10 +2,14 @@
 //! Floor 1.
 
 mod hint;
+mod reset;
 mod schedule;
+mod wait;
 
+pub(super) use hint::names_a_wait;
 pub use hint::{RetryHints, parse_retry_after};
 pub use schedule::{Jitter, Schedule};
+pub(super) use wait::{wait_of_seconds, wait_of_text};
 
 use std::time::Duration;
 
