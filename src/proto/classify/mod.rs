@@ -5,6 +5,7 @@
 //! kind does not compile until somebody decides.
 
 mod elsewhere;
+mod prose;
 mod words;
 
 pub use elsewhere::{Elsewhere, elsewhere};
@@ -79,6 +80,7 @@ impl Failure {
 
     /// A response came whose status says that it is not the answer.
     pub fn from_response(head: &ResponseHead, provider: ProviderError, hints: RetryHints) -> Self {
+        let provider = words::named_by_header(head, provider);
         let (kind, known) = words::kind_of(&provider, Some(head.status));
         let said = if provider.message.is_empty() {
             String::new()

@@ -4,8 +4,9 @@
 //! docs/providers.md#rules/words. Words are
 //! compared without case, and without the `Exception` some clouds append.
 
+use super::prose;
 use crate::error::ErrorKind;
-use crate::proto::model::ProviderError;
+use crate::proto::model::{ProviderError, ResponseHead};
 
 /// Billing, spend and usage limits that waiting does not lift, whatever the
 /// status: OpenAI's quota family, Anthropic's billing and tier caps, a plan's
@@ -24,6 +25,11 @@ const QUOTA: &[&str] = &[
     "usage_not_included",
     "quota_exceeded",
     "payment_required",
+    "budget_exceeded",
+    "servicequotaexceeded",
+    "openrouter_credits",
+    "openrouter_key_limit",
+    "openrouter_free_tier_daily",
 ];
 
 const CONTEXT: &[&str] = &[
@@ -41,6 +47,7 @@ const CONTENT: &[&str] = &[
     "bio_policy",
     "moderation_blocked",
     "data_inspection_failed",
+    "image_content_policy_violation",
 ];
 
 const AUTH: &[&str] = &[
@@ -49,6 +56,8 @@ const AUTH: &[&str] = &[
     "ip_not_authorized",
     "unauthenticated",
     "unauthorized",
+    "api_key_invalid",
+    "authenticationerror",
 ];
 
 const RATE: &[&str] = &[
@@ -61,6 +70,10 @@ const RATE: &[&str] = &[
     "throttling",
     "throttling_error",
     "modelnotready",
+    "openrouter_in_flight_budget",
+    "ratelimitreached",
+    "toomanyrequests",
+    "ratelimiterror",
 ];
 
 const OVERLOAD: &[&str] = &[
@@ -75,6 +88,10 @@ const OVERLOAD: &[&str] = &[
     "engine_overloaded",
     "insufficient_system_resource",
     "slow_down",
+    "capacity_exceeded",
+    "service_tier_capacity_exceeded",
+    "model_capacity_exhausted",
+    "serviceunavailableerror",
 ];
 
 const SERVER: &[&str] = &[
@@ -93,6 +110,8 @@ const SERVER: &[&str] = &[
     "vector_store_timeout",
     "abort",
     "error",
+    "apierror",
+    "apiconnectionerror",
 ];
 
 const TIMEOUT: &[&str] = &[
@@ -101,6 +120,7 @@ const TIMEOUT: &[&str] = &[
     "request_timeout",
     "deadline_exceeded",
     "modeltimeout",
+    "cancelled",
 ];
 
 const REJECTED: &[&str] = &[
@@ -129,6 +149,24 @@ const REJECTED: &[&str] = &[
     "data_residency_mismatch",
     "usage_policy_violation",
     "not_supported_error",
+    "notfounderror",
+    "permissiondeniederror",
+    "unprocessableentityerror",
+    "resourcenotfound",
+    "deploymentnotfound",
+    "invalid_image",
+    "invalid_image_format",
+    "invalid_base64_image",
+    "invalid_image_url",
+    "image_too_large",
+    "image_too_small",
+    "image_parse_error",
+    "invalid_image_mode",
+    "image_file_too_large",
+    "unsupported_image_media_type",
+    "empty_image_file",
+    "failed_to_download_image",
+    "image_file_not_found",
 ];
 
 /// The kind, and whether any word or status was one we know.
@@ -141,20 +179,32 @@ pub(super) fn kind_of(provider: &ProviderError, status: Option<u16>) -> (ErrorKi
     let words = || [&provider.code, &provider.error_type].into_iter().flatten();
     let is = |list: &[&str]| words().any(|word| contains(list, word));
 
-    if is(QUOTA) {
+    if is(QUOTA) || words().any(|word| is_by_the_day(word)) {
         return (ErrorKind::QuotaExhausted, true);
     }
-    if is(CONTEXT) || too_long(&provider.message, status) {
+    if is(CONTEXT) {
         return (ErrorKind::ContextLength, true);
     }
     if is(CONTENT) {
         return (ErrorKind::ContentPolicy, true);
     }
-    if status == Some(400) && spend_limit(&provider.message) {
-        return (ErrorKind::QuotaExhausted, true);
+    // Google's 400, where everybody else sends 401.
+    if is(&["api_key_invalid"]) {
+        return (ErrorKind::Auth, true);
+    }
+    if let Some(kind) = prose::kind_of(&provider.message, status) {
+        return (kind, true);
+    }
+    // OpenRouter's 402 that passes by itself: what runs now fills the budget.
+    // Without this word a 402 is a bill, even beside a `Retry-After`.
+    if status == Some(402) && is(&["openrouter_in_flight_budget"]) {
+        return (ErrorKind::RateLimited, true);
     }
     if let Some(kind) = status.and_then(by_status) {
         return (kind, true);
+    }
+    if matches!(status, Some(200..=299)) && is_nothing(provider) {
+        return (ErrorKind::EmptyResponse, true);
     }
     let soft: [(&[&str], ErrorKind); 6] = [
         (AUTH, ErrorKind::Auth),
@@ -184,16 +234,29 @@ fn by_status(status: u16) -> Option<ErrorKind> {
         300..=399 => ErrorKind::Rejected,
         401 => ErrorKind::Auth,
         402 => ErrorKind::QuotaExhausted,
-        408 | 504 | 524 => ErrorKind::UpstreamTimeout,
-        // Bedrock's ModelErrorException: the model failed, not the request.
-        424 => ErrorKind::ServerError,
+        // 499: somebody between here and the model gave up; we did not.
+        408 | 499 | 504 | 524 => ErrorKind::UpstreamTimeout,
+        // Bedrock's ModelErrorException: the model failed, not the request. And
+        // 425, which asks for the same once more (RFC 8470 section 5.2).
+        424 | 425 => ErrorKind::ServerError,
         429 => ErrorKind::RateLimited,
-        503 | 529 => ErrorKind::Overloaded,
+        // Groq's 498: the flex tier has no capacity now.
+        498 | 503 | 529 => ErrorKind::Overloaded,
         400..=499 => ErrorKind::Rejected,
         501 | 505 => ErrorKind::Rejected,
         500..=599 => ErrorKind::ServerError,
         _ => return None,
     })
+}
+
+/// A quota by the day, by Google's name for it or by OpenRouter's.
+fn is_by_the_day(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    word.contains("perday") || word.contains("per_day")
+}
+
+fn is_nothing(provider: &ProviderError) -> bool {
+    *provider == ProviderError::default()
 }
 
 fn contains(list: &[&str], word: &str) -> bool {
@@ -202,27 +265,18 @@ fn contains(list: &[&str], word: &str) -> bool {
     list.contains(&word)
 }
 
-/// A prompt that does not fit, told in prose only. Read for statuses that mean
-/// "your request": elsewhere prose decides nothing.
-fn too_long(message: &str, status: Option<u16>) -> bool {
-    let requests_fault = matches!(status, Some(400 | 413 | 422));
-    let message = message.to_ascii_lowercase();
-    requests_fault
-        && [
-            "prompt is too long",
-            "maximum context length",
-            "context window",
-            "context length",
-            "exceeds the available context size",
-            "input is too long",
-        ]
-        .iter()
-        .any(|phrase| message.contains(phrase))
-}
-
-/// Anthropic's customer-set spend limit: a 400 that only its text tells apart.
-fn spend_limit(message: &str) -> bool {
-    message
-        .to_ascii_lowercase()
-        .contains("specified api usage limits")
+/// The failure with the name that AWS gives it in a header, where its body has none:
+/// `ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/`.
+pub(super) fn named_by_header(head: &ResponseHead, provider: ProviderError) -> ProviderError {
+    let name = head
+        .header("x-amzn-errortype")
+        .and_then(|value| value.split([':', ',']).next())
+        .and_then(|value| value.rsplit('#').next())
+        .map(str::trim)
+        .filter(|name| (1..=100).contains(&name.len()))
+        .filter(|name| name.bytes().all(|b| b.is_ascii_alphanumeric()));
+    ProviderError {
+        error_type: provider.error_type.or_else(|| name.map(str::to_owned)),
+        ..provider
+    }
 }

@@ -43,7 +43,7 @@ pub(super) fn clean(text: &str, max: usize) -> String {
             at_start_of_word = false;
             continue;
         }
-        shown.push(if first.is_control() { ' ' } else { first });
+        shown.push(if is_unfit(first) { ' ' } else { first });
         at_start_of_word = !first.is_ascii_alphanumeric();
         rest = rest.get(first.len_utf8()..).unwrap_or_default();
     }
@@ -55,18 +55,60 @@ pub(super) fn clean(text: &str, max: usize) -> String {
         .to_owned()
 }
 
-/// The length of the credential at the start of a text, by the prefixes that
-/// providers give their keys.
+/// The prefixes that providers, and those who host their keys, give to
+/// credentials (docs/providers.md#rules/credentials).
+const PREFIXES: &[&str] = &[
+    "sk-",
+    "sk_",
+    "rk_",
+    "AIza",
+    "ya29.",
+    "gsk_",
+    "xai-",
+    "hf_",
+    "pplx-",
+    "nvapi-",
+    "csk-",
+    "fw_",
+    "r8_",
+    "tgp_v1_",
+    "AKIA",
+    "ASIA",
+    "ghp_",
+    "github_pat_",
+    "eyJ",
+];
+
+/// What stands before a credential of any form, in lower case.
+const SCHEMES: &[&str] = &["bearer ", "basic ", "key=", "api_key=", "apikey=", "token="];
+
+/// The length of the credential at the start of a text, with the scheme before it.
 fn credential(text: &str) -> Option<usize> {
-    let prefix = ["sk-", "AIza", "gsk_", "xai-", "hf_", "Bearer ", "bearer "]
+    let scheme = SCHEMES
         .iter()
-        .find(|prefix| text.starts_with(**prefix))?;
-    let key = text.get(prefix.len()..)?;
-    let length = key
-        .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '*' | '.'))
-        .unwrap_or(key.len());
+        .find(|scheme| {
+            text.get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        })
+        .map(|scheme| scheme.len());
+    let start = match scheme {
+        Some(length) => length,
+        None => PREFIXES
+            .iter()
+            .find(|prefix| text.starts_with(**prefix))?
+            .len(),
+    };
+    let key = text.get(start..)?;
+    let of_key = |c: char| c.is_ascii_alphanumeric() || "-_*.+/~=".contains(c);
+    let length = key.find(|c: char| !of_key(c)).unwrap_or(key.len());
     // Shorter than any key: a word that happens to begin alike.
-    (length >= 8).then_some(prefix.len().saturating_add(length))
+    (length >= 8).then_some(start.saturating_add(length))
+}
+
+/// Whether a character breaks a line, or changes how a terminal shows the rest of it.
+fn is_unfit(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The first `max` bytes, cut back to a character's border.
@@ -132,5 +174,42 @@ mod tests {
         );
         let key = format!("{} sk-{}", "x".repeat(490), "k".repeat(60));
         assert!(!clean(&key, 500).contains("sk-k"));
+    }
+
+    #[test]
+    fn every_known_form_of_a_credential_is_masked() {
+        for key in [
+            "sk-proj-AbCdEf0123456789",
+            "sk-ant-api03-AbCd_0123-456789",
+            "sk-or-v1-0123456789abcdef",
+            "AIzaSyA0123456789abcdefghi",
+            "ya29.a0AfH6SM-0123456789",
+            "gsk_0123456789abcdefABCDEF",
+            "xai-0123456789abcdefABCDEF",
+            "hf_0123456789abcdefABCDEF",
+            "AKIAIOSFODNN7EXAMPLE",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
+            "Bearer 0123456789+/abcdef==",
+            "BEARER 0123456789abcdef",
+            "Basic dXNlcjpwYXNzd29yZA==",
+            "key=0123456789abcdef",
+            "api_key=0123456789abcdef",
+        ] {
+            for (before, after) in [("", ""), ("key: ", ", told"), ("\"", "\""), ("(", ")")] {
+                let text = format!("{before}{key}{after}");
+                let shown = format!("{before}[credential]{after}");
+                assert_eq!(clean(&text, 500), shown);
+            }
+        }
+        let words = "Basic rules; a bearer of news; key=short; task_sk-1; risk-averse ideas";
+        assert_eq!(clean(words, 500), words);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_blank() {
+        assert_eq!(
+            clean("a\u{1b}[31mb\u{2028}c\u{202e}d\u{2066}e", 500),
+            "a [31mb c d e"
+        );
     }
 }
