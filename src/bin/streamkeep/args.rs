@@ -25,8 +25,9 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// Folder of the journal store [default: $STREAMKEEP_STORE, else .streamkeep/store]
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Folder of the journal store, or the URL of a Redis, without a password
+    /// [default: $STREAMKEEP_STORE, else $STREAMKEEP_REDIS_URL, else .streamkeep/store]
+    #[arg(long, global = true, value_name = "DIR|URL")]
     pub(crate) store: Option<PathBuf>,
     /// Print JSON, one object per line, instead of text
     #[arg(long, global = true)]

@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<Exit> {
             let client = recover::client(context, store, key, &args.credential)
                 .await?
                 .build()?;
-            store::outlive(&client, key, &context.talk).await?;
+            store::outlive(&context.place, &client, key, &context.talk).await?;
             let outcome = client.cancel(key).await?;
             let _ = timeout(LAST_WORDS, client.idle()).await;
             Verdict::of_outcome(&outcome)

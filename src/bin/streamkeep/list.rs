@@ -17,10 +17,9 @@ pub(crate) async fn run(context: &Context) -> Result<Exit> {
         return out.finish().map(|()| Exit::Complete);
     }
     if entries.is_empty() {
-        context.talk.say(format_args!(
-            "no answers in {}",
-            context.place.folder.display()
-        ));
+        context
+            .talk
+            .say(format_args!("no answers in {}", context.place));
         return Ok(Exit::Complete);
     }
     let mut table = Table::new(&[

@@ -22,6 +22,7 @@ mod out;
 mod prices;
 mod progress;
 mod recover;
+mod remote;
 mod report;
 mod send;
 mod session;

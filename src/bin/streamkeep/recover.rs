@@ -44,7 +44,7 @@ pub(crate) async fn run(
     let session = Session::begin(context, client, hints, doing);
     session.names(key);
     let client = session.client();
-    store::outlive(client, key, &context.talk).await?;
+    store::outlive(&context.place, client, key, &context.talk).await?;
     let state = client.state(key).await?;
     let signals = Signals::install()?;
     let handle = match way {

@@ -39,7 +39,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<Exit> {
     let session = Session::begin(context, client, hints, "send");
     if let Some(key) = args.key {
         session.names(&key);
-        store::outlive(session.client(), &key, &context.talk).await?;
+        store::outlive(&context.place, session.client(), &key, &context.talk).await?;
         call = call.key(key);
     }
     let signals = Signals::install()?;
@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<Exit> {
     context.talk.say(format_args!(
         "key {} in {}{how}",
         handle.key(),
-        context.place.folder.display()
+        context.place
     ));
     let start = Cursor::new(handle.generation(), Seq::ZERO);
     session.run(handle, signals, start).await

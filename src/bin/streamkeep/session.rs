@@ -36,14 +36,17 @@ impl<'a> Session<'a> {
         hints: Hints,
         doing: &'static str,
     ) -> Self {
-        let server = Server::start(&context.place.folder, &client, doing)
-            .inspect_err(|error| {
-                context.talk.say(format_args!(
-                    "note: no control socket in {} ({error}); other commands cannot read this store meanwhile",
-                    context.place.folder.display()
-                ));
-            })
-            .ok();
+        // Where others can open the store too, nobody has to answer for it.
+        let server = context.place.folder().and_then(|folder| {
+            Server::start(folder, &client, doing)
+                .inspect_err(|error| {
+                    context.talk.say(format_args!(
+                        "note: no control socket in {} ({error}); other commands cannot read this store meanwhile",
+                        folder.display()
+                    ));
+                })
+                .ok()
+        });
         Self {
             context,
             client,

@@ -4,8 +4,10 @@ use crate::control::{self, Gone};
 use crate::feed::{Feed, Wish};
 use crate::hints::Hints;
 use crate::line::Line;
+use crate::remote::Remote;
 use crate::report::{self, Entry, Report, Wanted};
 use crate::talk::Talk;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +19,22 @@ use streamkeep::store::{SledStore, Store};
 use streamkeep::{Client, Error, ErrorKind, Key, Result};
 use tokio::time::{Instant, sleep};
 
-/// The folder of a store.
+/// Where a store is.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    pub(crate) folder: PathBuf,
+    spot: Spot,
     /// Whether it is the folder that is taken when nothing names another.
     is_default: bool,
     /// Whether the command line named it.
     by_flag: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Spot {
+    /// An embedded one in this folder, for one process at a time.
+    Folder(PathBuf),
+    /// One in Redis, for any number of them.
+    Redis(Remote),
 }
 
 /// The environment variable that names the store.
@@ -52,13 +62,33 @@ pub(crate) enum Access {
 }
 
 impl Place {
-    /// The folder, if the command line named it. The demo takes no other: what it
+    /// The folder, if the command line named one. The demo takes no other: what it
     /// breaks does not belong among the answers of somebody's everyday store.
-    pub(crate) fn given(&self) -> Option<PathBuf> {
-        self.by_flag.then(|| self.folder.clone())
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the command line named a Redis: the demo opens and
+    /// closes what it works in.
+    pub(crate) fn given(&self) -> Result<Option<PathBuf>> {
+        match &self.spot {
+            _ if !self.by_flag => Ok(None),
+            Spot::Folder(folder) => Ok(Some(folder.clone())),
+            Spot::Redis(_) => Err(Error::new(
+                ErrorKind::Config,
+                "expected a folder for the demo's store, but found the URL of a Redis",
+            )),
+        }
     }
 
-    /// The folder that the flag names, else the environment, else the usual one.
+    /// The embedded store's folder, where the processes that work with it meet.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match &self.spot {
+            Spot::Folder(folder) => Some(folder),
+            Spot::Redis(_) => None,
+        }
+    }
+
+    /// The place that the flag names, else the environment, else the usual folder.
     pub(crate) fn find(flag: Option<PathBuf>) -> Self {
         let by_flag = flag.is_some();
         let named = flag.or_else(|| {
@@ -66,17 +96,18 @@ impl Place {
                 .filter(|dir| !dir.is_empty())
                 .map(PathBuf::from)
         });
-        match named {
-            Some(folder) => Self {
-                folder,
-                is_default: false,
-                by_flag,
-            },
-            None => Self {
-                folder: PathBuf::from(".streamkeep").join("store"),
-                is_default: true,
-                by_flag,
-            },
+        let usual = || Spot::Folder(PathBuf::from(".streamkeep").join("store"));
+        let spot = named.map(|place| match place.to_str() {
+            Some(url) if Remote::is_meant(url) => Spot::Redis(Remote::named(url, by_flag)),
+            _ => Spot::Folder(place),
+        });
+        let spot = spot.or_else(|| Remote::in_environment().map(Spot::Redis));
+        let is_default = spot.is_none();
+        let spot = spot.unwrap_or_else(usual);
+        Self {
+            spot,
+            is_default,
+            by_flag,
         }
     }
 
@@ -87,18 +118,22 @@ impl Place {
     /// [`ErrorKind::Busy`] with the process that has it open; otherwise the
     /// store's own error.
     pub(crate) async fn open_to_write(&self) -> Result<Arc<dyn Store>> {
-        self.make_folder()?;
+        let folder = match &self.spot {
+            Spot::Folder(folder) => folder,
+            Spot::Redis(remote) => return remote.open().await,
+        };
+        self.make_folder(folder)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let error = match SledStore::open(&self.folder).await {
+            let error = match SledStore::open(folder).await {
                 Ok(store) => return Ok(Arc::new(store)),
                 Err(error) => error,
             };
             if error.kind() != ErrorKind::StoreUnavailable {
                 return Err(error);
             }
-            if let Some(there) = control::Connection::open(&self.folder).await? {
-                return Err(there.in_use(&self.folder));
+            if let Some(there) = control::Connection::open(folder).await? {
+                return Err(there.in_use(folder));
             }
             // A command such as `list` has it open for a moment only.
             if Instant::now() >= deadline {
@@ -110,19 +145,25 @@ impl Place {
 
     /// Opens a store that is there to write.
     pub(crate) async fn open_existing(&self) -> Result<Arc<dyn Store>> {
-        self.must_exist()?;
+        if let Spot::Folder(folder) = &self.spot {
+            must_exist(folder)?;
+        }
         self.open_to_write().await
     }
 
     /// Reaches the store to read.
     pub(crate) async fn open_to_read(&self) -> Result<Access> {
-        self.must_exist()?;
+        let folder = match &self.spot {
+            Spot::Folder(folder) => folder,
+            Spot::Redis(remote) => return Ok(Access::Here(remote.open().await?)),
+        };
+        must_exist(folder)?;
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(there) = control::Connection::open(&self.folder).await? {
+            if let Some(there) = control::Connection::open(folder).await? {
                 return Ok(Access::There(there));
             }
-            match SledStore::open(&self.folder).await {
+            match SledStore::open(folder).await {
                 Ok(store) => return Ok(Access::Here(Arc::new(store))),
                 Err(error)
                     if error.kind() != ErrorKind::StoreUnavailable
@@ -135,23 +176,9 @@ impl Place {
         }
     }
 
-    fn must_exist(&self) -> Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "expected a store in {}, but found no such folder; `streamkeep send` makes one, \
-                 --store or ${VARIABLE} names another",
-                self.folder.display()
-            ),
-        ))
-    }
-
     /// Makes the folder, for the owner alone: journals hold prompts and answers.
-    pub(crate) fn make_folder(&self) -> Result<()> {
-        if self.folder.is_dir() {
+    pub(crate) fn make_folder(&self, folder: &Path) -> Result<()> {
+        if folder.is_dir() {
             return Ok(());
         }
         let failed = |error: std::io::Error| {
@@ -159,7 +186,7 @@ impl Place {
                 ErrorKind::StoreUnavailable,
                 format!(
                     "expected to make the folder {}, but could not",
-                    self.folder.display()
+                    folder.display()
                 ),
             )
             .with_source(error)
@@ -168,9 +195,9 @@ impl Place {
         builder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.folder).map_err(failed)?;
+        builder.create(folder).map_err(failed)?;
         if self.is_default
-            && let Some(parent) = self.folder.parent()
+            && let Some(parent) = folder.parent()
         {
             // Prompts must not be committed by accident. Nothing hangs on it.
             let _ = fs::write(parent.join(".gitignore"), "*\n");
@@ -179,14 +206,32 @@ impl Place {
     }
 }
 
+fn must_exist(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Config,
+        format!(
+            "expected a store in {}, but found no such folder; `streamkeep send` makes one, \
+             --store or ${VARIABLE} names another",
+            folder.display()
+        ),
+    ))
+}
+
 /// A client in the making over a store that this process has open.
 pub(crate) fn client(store: Arc<dyn Store>) -> ClientBuilder {
     Client::builder().shared_store(store).lease(LEASE)
 }
 
-/// Waits for the claim of a writer that died, if there is one: this process has
-/// the store to itself, so nobody else can be writing.
-pub(crate) async fn outlive(client: &Client, key: &Key, talk: &Talk) -> Result<()> {
+/// Waits for the claim of a writer that died, if there is one: this process has an
+/// embedded store to itself, so nobody else can be writing. Who holds a claim in Redis
+/// may well be alive.
+pub(crate) async fn outlive(place: &Place, client: &Client, key: &Key, talk: &Talk) -> Result<()> {
+    if place.folder().is_none() {
+        return Ok(());
+    }
     let state = match client.state(key).await {
         Ok(state) => state,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Expired) => {
@@ -276,8 +321,24 @@ impl Lines {
 impl Place {
     /// Commands to type next name the same store.
     pub(crate) fn hints(&self) -> Hints {
-        let named = !self.is_default
-            && std::env::var_os(VARIABLE).is_none_or(|dir| Path::new(&dir) != self.folder);
-        Hints::new(named.then(|| self.folder.clone()))
+        let named = match &self.spot {
+            Spot::Folder(folder) => folder,
+            // Whoever set the environment has it set for the next command too.
+            Spot::Redis(_) if !self.by_flag => return Hints::new(None),
+            Spot::Redis(remote) => remote.shown(),
+        };
+        let is_known = self.is_default
+            || std::env::var_os(VARIABLE).is_some_and(|dir| Path::new(&dir) == named);
+        Hints::new((!is_known).then(|| named.to_owned()))
+    }
+}
+
+/// As it is told to a person: never with a password.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.spot {
+            Spot::Folder(folder) => write!(f, "{}", folder.display()),
+            Spot::Redis(remote) => write!(f, "{}", remote.shown().display()),
+        }
     }
 }

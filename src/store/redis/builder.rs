@@ -32,6 +32,8 @@ use tracing::warn;
 /// `rediss` in place of `redis` is TLS to every server. A user and a password may
 /// stand before the host, as `user:password@`, percent-encoded; in code they are
 /// better given by [`username`](Self::username) and [`password`](Self::password).
+/// `wait_replicas=N` behind the question mark is [`wait_replicas`](Self::wait_replicas)
+/// with a limit of 1 s.
 ///
 /// | setting | default | why |
 /// |---|---|---|
@@ -53,6 +55,7 @@ pub struct RedisStoreBuilder {
     root_certificates: Vec<Vec<u8>>,
     client_certificate: Option<(Vec<u8>, SecretString)>,
     prefix: String,
+    /// Set in code, a count of 0 included; else the URL's counts.
     replicas: Option<Replicas>,
     patience: Duration,
     connect_timeout: Duration,
@@ -65,6 +68,10 @@ pub struct RedisStoreBuilder {
 /// How long an opening is tried: somebody waits for it, and a wrong host should not
 /// take as long to tell as a failover.
 const OPENING: Duration = Duration::from_secs(5);
+
+/// How long replicas may take where only their number is said: they are on the same
+/// network.
+const REPLICAS_LIMIT: Duration = Duration::from_secs(1);
 
 impl RedisStoreBuilder {
     pub(super) fn new(url: String) -> Self {
@@ -146,7 +153,7 @@ impl RedisStoreBuilder {
     /// store's patience is over, and then fails as
     /// [`StoreUnavailable`](ErrorKind::StoreUnavailable). 0 replicas wait for none.
     pub fn wait_replicas(mut self, count: u32, limit: Duration) -> Self {
-        self.replicas = (count > 0).then_some(Replicas { count, limit });
+        self.replicas = Some(Replicas { count, limit });
         self
     }
 
@@ -222,7 +229,11 @@ impl RedisStoreBuilder {
     pub async fn open(self) -> Result<RedisStore> {
         self.check()?;
         let target = target::parse(self.url.expose_secret())?;
-        let replicas = self.replicas;
+        let in_url = target.wait_replicas.map(|count| Replicas {
+            count,
+            limit: REPLICAS_LIMIT,
+        });
+        let replicas = self.replicas.or(in_url).filter(|wanted| wanted.count > 0);
         let mut link = Link {
             routes: self.routes(target)?,
             patience: self.patience.min(OPENING),

@@ -40,6 +40,8 @@ pub(super) struct Target {
     pub(super) database: i64,
     pub(super) username: Option<String>,
     pub(super) password: Option<SecretString>,
+    /// How many replicas are waited for, if it says so.
+    pub(super) wait_replicas: Option<u32>,
 }
 
 const REDIS_PORT: u16 = 6379;
@@ -63,7 +65,7 @@ pub(super) fn parse(url: &str) -> Result<Target> {
         Some(user_info) => credentials(user_info)?,
         None => (None, None),
     };
-    let mut database = database_in(query)?;
+    let (mut database, wait_replicas) = parameters(query)?;
     let tls = scheme.starts_with("rediss");
     let kind = match scheme {
         "redis" | "rediss" => {
@@ -98,6 +100,7 @@ pub(super) fn parse(url: &str) -> Result<Target> {
         database: database.unwrap_or(0),
         username,
         password,
+        wait_replicas,
     })
 }
 
@@ -117,15 +120,20 @@ fn credentials(user_info: &str) -> Result<(Option<String>, Option<SecretString>)
     Ok((username, password))
 }
 
-fn database_in(query: &str) -> Result<Option<i64>> {
-    let mut database = None;
+/// The database, and the replicas to wait for.
+fn parameters(query: &str) -> Result<(Option<i64>, Option<u32>)> {
+    let (mut database, mut replicas) = (None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some(("db", value)) => database = Some(number(value)?),
-            _ => return Err(bad("a parameter other than db")),
+            Some(("wait_replicas", value)) => {
+                let count = value.parse();
+                replicas = Some(count.map_err(|_| bad("a count of replicas that is no number"))?);
+            }
+            _ => return Err(bad("a parameter other than db and wait_replicas")),
         }
     }
-    Ok(database)
+    Ok((database, replicas))
 }
 
 fn number(text: &str) -> Result<i64> {
@@ -212,7 +220,7 @@ mod tests {
                 2,
             ),
             (
-                "redis-sentinel://a,b:5/main?db=1",
+                "redis-sentinel://a,b:5/main?db=1&wait_replicas=2",
                 Kind::Sentinel(vec![tcp("a", 26379), tcp("b", 5)], "main".to_owned()),
                 false,
                 1,
@@ -231,6 +239,8 @@ mod tests {
                 "{url}"
             );
             assert!(target.password.is_none() && target.username.is_none());
+            let waits = url.contains("wait_replicas").then_some(2);
+            assert_eq!(target.wait_replicas, waits, "{url}");
         }
     }
 
@@ -249,6 +259,7 @@ mod tests {
             "redis://:secret@host/x",
             "redis://:secret@host?secret=1",
             "redis://:secret@a,b",
+            "redis://:secret@a?wait_replicas=secret",
             "secret://:secret@host",
             "redis-sentinel://:secret@host",
             "redis-cluster://:secret@host/1",

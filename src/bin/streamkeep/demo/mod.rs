@@ -73,9 +73,9 @@ pub(crate) async fn run(context: &Context, args: Args) -> Result<ExitCode> {
     }
     let json = context.json;
     let target = args.target(context)?;
-    let journals = Arc::new(match context.place.given() {
+    let journals = Arc::new(match context.place.given()? {
         Some(folder) => {
-            context.place.make_folder()?;
+            context.place.make_folder(&folder)?;
             Journals::in_folder(folder)
         }
         None => Journals::in_temporary_folder(args.keep)?,
