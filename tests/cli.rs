@@ -8,6 +8,9 @@
 mod control;
 #[path = "cli/errors.rs"]
 mod errors;
+#[cfg(unix)]
+#[path = "cli/in_redis.rs"]
+mod in_redis;
 #[path = "cli/reading.rs"]
 mod reading;
 #[path = "cli/recovering.rs"]
@@ -16,6 +19,10 @@ mod recovering;
 mod secrets;
 #[path = "cli/sending.rs"]
 mod sending;
+#[cfg(unix)]
+#[expect(dead_code, reason = "other tests use the rest")]
+#[path = "support/redis.rs"]
+mod server;
 #[cfg(unix)]
 #[path = "cli/stopping.rs"]
 mod stopping;

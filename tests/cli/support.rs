@@ -90,6 +90,9 @@ impl Desk {
             "ANTHROPIC_API_KEY",
             "STREAMKEEP_PRICES",
             "STREAMKEEP_STORE",
+            "STREAMKEEP_REDIS_URL",
+            "STREAMKEEP_REDIS_URL_FILE",
+            "STREAMKEEP_REDIS_CA",
             "STREAMKEEP_LOG",
             "RUST_LOG",
         ] {

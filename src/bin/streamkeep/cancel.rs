@@ -20,7 +20,7 @@ pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<Exit> {
     let key = &args.key;
     let verdict = match context.place.open_to_read().await? {
         Access::There(there) => there.cancel(key).await?,
-        Access::Here(store) => {
+        Access::Here { store, .. } => {
             let client = recover::client(context, store, key, &args.credential)
                 .await?
                 .build()?;

@@ -55,8 +55,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// A store to read from: opened here, or the process that has it open.
 #[derive(Debug)]
 pub(crate) enum Access {
-    /// Nobody else has it open.
-    Here(Arc<dyn Store>),
+    /// This process has it open. `alone` says that no other one has.
+    Here { store: Arc<dyn Store>, alone: bool },
     /// Another process has it open and answers for it.
     There(control::Connection),
 }
@@ -155,7 +155,12 @@ impl Place {
     pub(crate) async fn open_to_read(&self) -> Result<Access> {
         let folder = match &self.spot {
             Spot::Folder(folder) => folder,
-            Spot::Redis(remote) => return Ok(Access::Here(remote.open().await?)),
+            Spot::Redis(remote) => {
+                return Ok(Access::Here {
+                    store: remote.open().await?,
+                    alone: false,
+                });
+            }
         };
         must_exist(folder)?;
         let deadline = Instant::now() + PATIENCE;
@@ -164,7 +169,12 @@ impl Place {
                 return Ok(Access::There(there));
             }
             match SledStore::open(folder).await {
-                Ok(store) => return Ok(Access::Here(Arc::new(store))),
+                Ok(store) => {
+                    return Ok(Access::Here {
+                        store: Arc::new(store),
+                        alone: true,
+                    });
+                }
                 Err(error)
                     if error.kind() != ErrorKind::StoreUnavailable
                         || Instant::now() >= deadline =>
@@ -270,7 +280,9 @@ impl Access {
     /// What `show` tells.
     pub(crate) async fn report(self, wanted: Wanted) -> Result<Report> {
         match self {
-            Self::Here(store) => report::report(&client(store).build()?, &wanted, true).await,
+            Self::Here { store, alone } => {
+                report::report(&client(store).build()?, &wanted, alone).await
+            }
             Self::There(there) => there.show(wanted).await,
         }
     }
@@ -278,7 +290,7 @@ impl Access {
     /// The rows of `list`.
     pub(crate) async fn entries(self) -> Result<Vec<Entry>> {
         match self {
-            Self::Here(store) => report::entries(&client(store).build()?, true).await,
+            Self::Here { store, alone } => report::entries(&client(store).build()?, alone).await,
             Self::There(there) => there.list().await,
         }
     }
@@ -286,10 +298,10 @@ impl Access {
     /// The records of an answer as lines.
     pub(crate) async fn feed(self, wish: &Wish) -> Result<Lines> {
         match self {
-            Self::Here(store) => {
+            Self::Here { store, alone } => {
                 let client = client(store).build()?;
                 Ok(Lines::Here(Box::new(
-                    Feed::open(&client, wish, true).await?,
+                    Feed::open(&client, wish, alone).await?,
                 )))
             }
             Self::There(there) => Ok(Lines::There(there.follow(wish).await?)),
