@@ -27,11 +27,11 @@ esac
 "#;
 
 /// A folder with the scripts, and a folder of stand-ins for its PATH.
-struct Place(PathBuf);
+struct Place(PathBuf, Option<(&'static str, &'static str)>);
 
 impl Place {
     fn new(name: &str, cargo: &str) -> Self {
-        let place = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+        let place = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), None);
         let _ = fs::remove_dir_all(&place.0);
         fs::create_dir_all(place.0.join("scripts")).unwrap();
         fs::create_dir_all(place.0.join("bin")).unwrap();
@@ -40,6 +40,7 @@ impl Place {
             fs::copy(from.join(file), place.0.join("scripts").join(file)).unwrap();
         }
         place.stand_in("bin/cargo", cargo);
+        place.stand_in("bin/redis-server", "exit 1");
         // No Python, and no way to get one.
         for program in ["python3", "apt-get", "sudo"] {
             place.stand_in(&format!("bin/{program}"), "exit 1");
@@ -77,6 +78,8 @@ esac
             .env("PATH", format!("{}:{path}", self.0.join("bin").display()))
             .env("CI", if ci { "true" } else { "" })
             .env_remove("STREAMKEEP_MODEL_SERVER")
+            .env_remove("STREAMKEEP_REDIS_SERVER")
+            .envs(self.1.iter().copied())
             .output()
             .unwrap();
         let text = [output.stdout, output.stderr].concat();
@@ -99,6 +102,23 @@ fn what_cannot_be_had_is_skipped_and_said() {
         "SKIPPED: the tests against a real model: needs Python 3.10 or newer with venv",
     );
     says(&text, "13 passed, 0 failed, 6 skipped");
+}
+
+#[test]
+fn without_a_redis_its_tests_are_skipped_and_in_ci_that_is_a_failure() {
+    let mut place = Place::new("no-redis", CARGO_PASSES).with_the_model();
+    place.1 = Some(("STREAMKEEP_REDIS_SERVER", "/nowhere/redis-server"));
+    let (ended_well, text) = place.run(&[], false);
+    assert!(ended_well, "{text}");
+    says(
+        &text,
+        "SKIPPED: the tests of the store in Redis: needs redis-server",
+    );
+    says(&text, "13 passed, 0 failed, 6 skipped");
+    let (ended_well, text) = place.run(&[], true);
+    assert!(!ended_well, "{text}");
+    assert!(text.contains("needs redis-server"), "{text}");
+    assert!(!text.contains("passed"), "{text}");
 }
 
 #[test]
