@@ -9,6 +9,7 @@ use streamkeep::proto::journal::{Body, Delivered, Record, Status};
 use streamkeep::proto::model::{Cursor, Generation, Seq};
 use streamkeep::store::{Batch, PageLimit, RedisStore, Store};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval};
 
 pub(crate) fn server() -> Option<RedisServer> {
@@ -39,6 +40,7 @@ pub(crate) async fn tail(server: &RedisServer, journals: u64, events: u64) {
     let writer = Arc::new(open(server, "tail").await);
     let reader = Arc::new(open(server, "tail").await);
     let begun = Instant::now();
+    let cpu = (super::cpu(), redis_cpu(server));
     let each = events * SECONDS / journals;
     let mut leases = Vec::new();
     let mut readers = Vec::new();
@@ -68,40 +70,54 @@ pub(crate) async fn tail(server: &RedisServer, journals: u64, events: u64) {
             waits
         }));
     }
-    let per_tick = events / 100;
-    let mut ticks = interval(Duration::from_millis(10));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let mut next = 0_u64;
+    // One writer for each journal: what comes while its append is under way goes into
+    // the next one.
+    let mut senders = Vec::new();
     let mut writing = Vec::new();
-    while next < each * journals {
-        ticks.tick().await;
-        for _ in 0..per_tick {
-            let journal = usize::try_from(next % journals).unwrap();
-            let seq = next / journals + 1;
-            next += 1;
-            let (writer, lease) = (Arc::clone(&writer), leases.get(journal).cloned().unwrap());
-            writing.push(tokio::spawn(async move {
-                let sent = begun.elapsed().as_nanos();
-                let body = Body::Event(Delivered {
-                    name: "".into(),
-                    data: format!("{sent} {}", "x".repeat(188)).into(),
-                    provider_seq: None,
-                });
-                let batch = Batch {
-                    records: vec![Record {
+    for lease in leases {
+        let (sender, mut sent) = unbounded_channel::<Duration>();
+        senders.push(sender);
+        let writer = Arc::clone(&writer);
+        writing.push(tokio::spawn(async move {
+            let mut seq = 0;
+            let mut at = Vec::new();
+            while sent.recv_many(&mut at, 64).await > 0 {
+                let records = at.drain(..).map(|at| {
+                    seq += 1;
+                    let data = format!("{} {}", at.as_nanos(), "x".repeat(188)).into();
+                    Record {
                         seq: Seq::new(seq),
                         at: super::NOW,
-                        body,
-                    }],
+                        body: Body::Event(Delivered {
+                            name: "".into(),
+                            data,
+                            provider_seq: None,
+                        }),
+                    }
+                });
+                let batch = Batch {
+                    records: records.collect(),
                     status: Status::Running,
                     now: super::NOW,
                 };
                 writer.append(&lease, batch).await.unwrap();
-            }));
+            }
+        }));
+    }
+    let mut ticks = interval(Duration::from_millis(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut next = 0_u64;
+    while next < each * journals {
+        ticks.tick().await;
+        for _ in 0..events / 1000 {
+            let journal = usize::try_from(next % journals).unwrap();
+            next += 1;
+            senders.get(journal).unwrap().send(begun.elapsed()).unwrap();
         }
     }
-    for appending in writing {
-        appending.await.unwrap();
+    drop(senders);
+    for writer in writing {
+        writer.await.unwrap();
     }
     let mut waits = Vec::new();
     for reader in readers {
@@ -109,12 +125,33 @@ pub(crate) async fn tail(server: &RedisServer, journals: u64, events: u64) {
     }
     waits.sort();
     let at = |share: usize| waits.get(waits.len() * share / 100).copied().unwrap();
-    let clients: String = server.ask("INFO clients");
-    let clients = clients.lines().find(|line| line.starts_with("connected"));
+    let spent = |cpu: Duration| cpu.as_secs_f64() * 1e6 / (each * journals) as f64;
+    let (here, there) = (
+        super::cpu().saturating_sub(cpu.0),
+        redis_cpu(server).saturating_sub(cpu.1),
+    );
     println!(
-        "  {journals:>5} journals, {events} events/s: p50 {:?}, p99 {:?}; {}",
+        "  {journals:>5} journals, {events} events/s: p50 {:?}, p99 {:?}; CPU/event {:.0} us here, {:.0} us in Redis; connected clients {}",
         median(&mut waits.clone()),
         at(99),
-        clients.unwrap_or_default()
+        spent(here),
+        spent(there),
+        info(server, "clients", "connected_clients:")
     );
+}
+
+/// CPU time of the server.
+fn redis_cpu(server: &RedisServer) -> Duration {
+    ["used_cpu_user:", "used_cpu_sys:"]
+        .map(|field| info(server, "cpu", field).parse().unwrap_or(0.0))
+        .map(Duration::from_secs_f64)
+        .iter()
+        .sum()
+}
+
+/// One field of what the server says of itself.
+fn info(server: &RedisServer, section: &str, field: &str) -> String {
+    let info: String = server.ask(&format!("INFO {section}"));
+    let line = info.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap_or_default().to_owned()
 }
