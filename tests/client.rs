@@ -4,12 +4,16 @@
 
 #[path = "support/events.rs"]
 mod events;
+#[path = "support/provider.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod provider;
 #[path = "client/recovering.rs"]
 mod recovering;
 #[path = "client/routes.rs"]
 mod routes;
 
 use events::{CREATED, DONE, HEL, LENGTH, ROLE, STOP, delta};
+use provider::{sse, whole};
 use std::sync::Arc;
 use std::time::Duration;
 use streamkeep::client::{Attached, Handle};
@@ -69,18 +73,6 @@ fn background() -> Request {
 
 fn key(text: &str) -> Key {
     Key::new(text).unwrap()
-}
-
-fn whole(text: &str) -> Exchange {
-    sse().chunk(ROLE).chunk(delta(text)).chunk(STOP).chunk(DONE)
-}
-
-fn sse() -> Exchange {
-    let head = streamkeep::proto::model::ResponseHead {
-        status: 200,
-        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-    };
-    Exchange::new().head(head)
 }
 
 fn cut(text: &str) -> Exchange {

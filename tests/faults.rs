@@ -8,9 +8,17 @@
 #![cfg(feature = "testkit")]
 #![cfg(test)] // else the lints take the helpers for production code
 
+#[path = "support/events.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod events;
+#[path = "support/provider.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod provider;
+
+use provider::{refusal, sse};
 use std::time::Duration;
 use streamkeep::client::Unfinished;
-use streamkeep::proto::model::{Answer, ResponseHead};
+use streamkeep::proto::model::Answer;
 use streamkeep::proto::operation::{Hold, Route};
 use streamkeep::proto::timeouts::Timeouts;
 use streamkeep::transport::memory::{Exchange, Fate, MemoryTransport};
@@ -36,13 +44,6 @@ fn chunk(model: &str, delta: &str, finish: &str, usage: &str) -> String {
     )
 }
 
-fn stream() -> Exchange {
-    Exchange::new().head(ResponseHead {
-        status: 200,
-        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-    })
-}
-
 /// The words from and to, at their pace.
 fn words(exchange: Exchange, model: &str, from: usize, to: usize) -> Exchange {
     (from..to).fold(exchange, |exchange, number| {
@@ -54,7 +55,7 @@ fn words(exchange: Exchange, model: &str, from: usize, to: usize) -> Exchange {
 }
 
 fn begin(model: &str) -> Exchange {
-    stream().chunk(chunk(
+    sse().chunk(chunk(
         model,
         "{\"role\":\"assistant\",\"content\":\"\"}",
         "null",
@@ -69,17 +70,6 @@ fn finish(exchange: Exchange, model: &str) -> Exchange {
 
 fn whole(model: &str) -> Exchange {
     finish(words(begin(model), model, 0, WORDS), model).chunk("data: [DONE]\n\n")
-}
-
-fn refusal(status: u16, headers: &[(&str, &str)], body: &'static str) -> Exchange {
-    let mut headers: Vec<_> = headers
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    headers.push(("content-type".to_owned(), "application/json".to_owned()));
-    Exchange::new()
-        .head(ResponseHead { status, headers })
-        .chunk(body)
 }
 
 fn unavailable() -> Exchange {

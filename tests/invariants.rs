@@ -7,8 +7,12 @@
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;
+#[path = "support/provider.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod provider;
 
 use events::{CREATED, DONE, HEL, ITEM, LENGTH, ROLE, STOP, delta};
+use provider::{sse, whole};
 use std::sync::Arc;
 use std::time::Duration;
 use streamkeep::client::Handle;
@@ -23,17 +27,6 @@ use streamkeep::{Client, Credential, Dialect, ErrorKind, Key, Request};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SECRET: &str = "sk-planted-4711";
-
-fn sse() -> Exchange {
-    Exchange::new().head(streamkeep::proto::model::ResponseHead {
-        status: 200,
-        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-    })
-}
-
-fn whole(text: &str) -> Exchange {
-    sse().chunk(ROLE).chunk(delta(text)).chunk(STOP).chunk(DONE)
-}
 
 fn client(transport: &MemoryTransport, store: &Arc<dyn Store>) -> Client {
     Client::builder()

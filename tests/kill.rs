@@ -11,6 +11,10 @@
 #![cfg(all(unix, feature = "reqwest", feature = "sled", feature = "testkit"))]
 #![cfg(test)] // else the lints take the helpers for production code
 
+#[path = "support/background.rs"]
+mod background;
+
+use background::{WORDS, key, request};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,23 +24,7 @@ use streamkeep::proto::model::{Cursor, Generation, Seq};
 use streamkeep::proto::operation::Outcome;
 use streamkeep::store::SledStore;
 use streamkeep::testkit::{Gate, Scenario, Upstream, Words};
-use streamkeep::{Client, Dialect, ErrorKind, Key, Request};
-
-const WORDS: usize = 60;
-
-fn key() -> Key {
-    Key::new("answer").unwrap()
-}
-
-fn request(base: &str) -> Request {
-    let body = r#"{"model":"m","input":"count","background":true}"#;
-    Request::new(
-        Dialect::OpenAiResponses,
-        format!("{base}/v1/responses"),
-        body,
-    )
-    .unwrap()
-}
+use streamkeep::{Client, ErrorKind};
 
 async fn client(folder: &Path) -> Client {
     let store = SledStore::open(folder).await.unwrap();

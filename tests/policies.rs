@@ -7,50 +7,27 @@
 #[path = "support/events.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod events;
+#[path = "support/provider.rs"]
+mod provider;
 
 use events::{DONE, ROLE, STOP, delta};
+use provider::{refusal, sse, whole};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use streamkeep::client::Unfinished;
 use streamkeep::proto::breaker::BreakerConfig;
 use streamkeep::proto::guards::GuardConfig;
 use streamkeep::proto::hedge::HedgeConfig;
-use streamkeep::proto::model::{Answer, ResponseHead};
+use streamkeep::proto::model::Answer;
 use streamkeep::proto::operation::{Hold, Route};
 use streamkeep::proto::retry::RetryPolicy;
-use streamkeep::transport::memory::{Exchange, MemoryTransport};
+use streamkeep::transport::memory::MemoryTransport;
 use streamkeep::{Client, Dialect, ErrorKind, Request};
 use tokio::task::JoinSet;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MAIN: &str = "http://main.test";
 const OTHER: &str = "http://other.test";
-
-fn stream() -> Exchange {
-    Exchange::new().head(ResponseHead {
-        status: 200,
-        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-    })
-}
-
-fn whole(text: &str) -> Exchange {
-    stream()
-        .chunk(ROLE)
-        .chunk(delta(text))
-        .chunk(STOP)
-        .chunk(DONE)
-}
-
-fn refusal(status: u16, headers: &[(&str, &str)], body: &'static str) -> Exchange {
-    let mut headers: Vec<_> = headers
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
-    headers.push(("content-type".to_owned(), "application/json".to_owned()));
-    Exchange::new()
-        .head(ResponseHead { status, headers })
-        .chunk(body)
-}
 
 fn request(base: &str) -> Request {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -174,7 +151,7 @@ async fn a_400_is_not_retried_and_the_providers_message_is_told() {
 async fn a_failure_inside_a_chunk_is_rerun_while_it_is_held_back() {
     let transport = MemoryTransport::new();
     let half = delta("Hello");
-    let cut = stream()
+    let cut = sse()
         .chunk(ROLE)
         .chunk(half.as_bytes()[..half.len() / 2].to_vec())
         .breaks(ErrorKind::Reset);
@@ -245,7 +222,7 @@ async fn a_circuit_that_is_open_sends_nothing_and_closes_again() {
 async fn a_silent_request_is_hedged_after_what_first_tokens_usually_take() {
     let transport = MemoryTransport::new();
     let soon = || {
-        stream()
+        sse()
             .wait(SECOND / 5)
             .chunk(ROLE)
             .chunk(delta("soon"))
@@ -267,7 +244,7 @@ async fn a_silent_request_is_hedged_after_what_first_tokens_usually_take() {
     assert_eq!(transport.calls().len(), 100, "none was slow");
     transport.push_for(
         MAIN,
-        stream().wait(SECOND * 30).chunk(ROLE).chunk(delta("late")),
+        sse().wait(SECOND * 30).chunk(ROLE).chunk(delta("late")),
     );
     let before = tokio::time::Instant::now();
     let answer = ask(&client, Hold::None).await.unwrap();

@@ -9,10 +9,13 @@
 #![cfg(all(unix, feature = "redis", feature = "reqwest", feature = "testkit"))]
 #![cfg(test)] // else the lints take the helpers for production code
 
+#[path = "support/background.rs"]
+mod background;
 #[expect(dead_code, reason = "other tests use the rest")]
 #[path = "support/redis.rs"]
 mod server;
 
+use background::{WORDS, key, request};
 use server::{RedisServer, signal};
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -22,29 +25,14 @@ use streamkeep::proto::model::{Cursor, Generation, Seq};
 use streamkeep::proto::operation::Outcome;
 use streamkeep::store::RedisStore;
 use streamkeep::testkit::{Gate, Scenario, Upstream, Words};
-use streamkeep::{Client, Dialect, ErrorKind, Key, Request};
+use streamkeep::{Client, ErrorKind};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-const WORDS: usize = 60;
 /// Events that are shown before something happens to the writer.
 const BEFORE: usize = 20;
-
-fn key() -> Key {
-    Key::new("answer").unwrap()
-}
-
-fn request(base: &str) -> Request {
-    let body = r#"{"model":"m","input":"count","background":true}"#;
-    Request::new(
-        Dialect::OpenAiResponses,
-        format!("{base}/v1/responses"),
-        body,
-    )
-    .unwrap()
-}
 
 /// A machine.
 async fn client(redis: &str) -> Client {

@@ -1,28 +1,15 @@
 //! Other routes, and the credential of each.
 
-use crate::{DONE, ROLE, STOP, chat, delta};
+use crate::chat;
+use crate::provider::whole;
 use futures_core::future::BoxFuture;
 use secrecy::ExposeSecret as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use streamkeep::client::CredentialProvider;
-use streamkeep::proto::model::ResponseHead;
 use streamkeep::proto::operation::Route;
 use streamkeep::transport::memory::{Exchange, MemoryTransport};
 use streamkeep::{Client, Credential, Error, ErrorKind, Result};
-
-fn whole() -> Exchange {
-    let head = ResponseHead {
-        status: 200,
-        headers: vec![("content-type".to_owned(), "text/event-stream".to_owned())],
-    };
-    Exchange::new()
-        .head(head)
-        .chunk(ROLE)
-        .chunk(delta("Hello"))
-        .chunk(STOP)
-        .chunk(DONE)
-}
 
 /// The secret of each request that went out.
 fn secrets(transport: &MemoryTransport) -> Vec<Option<String>> {
@@ -42,7 +29,7 @@ async fn a_credential_is_shown_to_its_own_provider_only() {
     for _ in 0..4 {
         transport.push(Exchange::new().status(503));
     }
-    transport.push(whole());
+    transport.push(whole("Hello"));
     let client = Client::builder()
         .transport(transport.clone())
         .credential(Credential::api_key("first"))
@@ -139,7 +126,7 @@ async fn ask(transport: &MemoryTransport, credential: impl CredentialProvider) -
 async fn a_refused_credential_is_refreshed_once() {
     let transport = MemoryTransport::new();
     transport.push(Exchange::new().status(401));
-    transport.push(whole());
+    transport.push(whole("Hello"));
     let (credential, asked) = rotating(9);
     assert_eq!(ask(&transport, credential).await.unwrap(), "Hello");
     assert_eq!(asked.load(Ordering::SeqCst), 1);
