@@ -65,7 +65,7 @@ pub(super) fn unexpected_list(dialect: Dialect) -> Malformed {
     }
 }
 
-/// Token counts under the names of all three dialects.
+/// Token counts under the names of OpenAI and Anthropic.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct TokenUsage {

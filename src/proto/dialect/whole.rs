@@ -48,26 +48,22 @@ pub enum ExpandError {
 /// [`ExpandError`], by name.
 pub fn expand(dialect: Dialect, json: &str, seen: &Answer) -> Result<Vec<Event>, ExpandError> {
     let root: Value = serde_json::from_str(json).map_err(|error| malformed(dialect, &error))?;
-    if dialect == Dialect::GeminiGenerate {
-        return gemini::expand(&root).ok_or_else(|| {
-            ExpandError::Malformed(Malformed {
-                dialect,
-                found: "it is neither an answer nor a list of its fragments".to_owned(),
-            })
-        });
-    }
-    let Value::Object(root) = root else {
-        return Err(ExpandError::Malformed(Malformed {
+    let unlike = |found: &str| {
+        ExpandError::Malformed(Malformed {
             dialect,
-            found: "it is not an object".to_owned(),
-        }));
+            found: found.to_owned(),
+        })
+    };
+    let object = || {
+        root.as_object()
+            .ok_or_else(|| unlike("it is not an object"))
     };
     match dialect {
-        Dialect::OpenAiChat => chat::expand(&root, seen),
-        Dialect::OpenAiResponses => response::expand(&root, seen),
-        Dialect::AnthropicMessages => message::expand(&root, seen),
-        // Handled above: its list of fragments is no object.
-        Dialect::GeminiGenerate => Ok(Vec::new()),
+        Dialect::OpenAiChat => chat::expand(object()?, seen),
+        Dialect::OpenAiResponses => response::expand(object()?, seen),
+        Dialect::AnthropicMessages => message::expand(object()?, seen),
+        Dialect::GeminiGenerate => gemini::expand(&root)
+            .ok_or_else(|| unlike("it is neither an answer nor a list of its fragments")),
     }
 }
 

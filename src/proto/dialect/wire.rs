@@ -196,15 +196,14 @@ impl Request {
     /// [`Request::new`].
     pub fn at(&self, url: impl Into<String>, model: Option<&str>) -> Result<Self, Error> {
         let body = match model {
-            // Its model is in the URL.
-            Some(_) if self.dialect == Dialect::GeminiGenerate => self.body.to_vec(),
-            None => self.body.to_vec(),
-            Some(model) => {
+            // Gemini's stands in the URL.
+            Some(model) if self.dialect != Dialect::GeminiGenerate => {
                 let mut members: Members<'_> =
                     serde_json::from_slice(&self.body).map_err(|error| not_json(&error))?;
                 members.set("model", Value::from(model).to_string());
                 members.to_json().into_bytes()
             }
+            _ => self.body.to_vec(),
         };
         let headers = self.headers.clone();
         let request = Self::new(self.dialect, url, body)?;

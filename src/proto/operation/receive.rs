@@ -282,11 +282,11 @@ impl Operation {
         }
         // The grace begins at the proof, and again at whatever output follows it;
         // another candidate that begins takes the proof back.
+        // Where only the end of the body is final, there is none.
+        let settles = !self.interpreter.ends_with_its_body();
         if !self.is_proven() {
             exchange.finished = None;
-        } else if self.interpreter.ends_with_its_body() {
-            // Nothing but the end of the body, or a clock, ends the wait.
-        } else if exchange.finished.is_none() || deltas.iter().any(Delta::is_output) {
+        } else if settles && (exchange.finished.is_none() || deltas.iter().any(Delta::is_output)) {
             exchange.finished = Some(now.moment);
         }
         Ok(Step::Go)
